@@ -1,0 +1,22 @@
+// Package stream is the public vocabulary of afstream: what a user writes to describe a job.
+//
+// A [Topology] is a directed acyclic graph of operators. [From] begins it with a source, [Then] and [Join] add
+// operators, [To] ends a stream in a sink:
+//
+//	t := stream.New("wordcount")
+//	lines := stream.From(t, "lines", connector.Lines("book.txt"))
+//	words := stream.Then(lines, "split", newSplit)
+//	counts := stream.Then(words, "count", newCount, stream.Hash(word), stream.Workers(4), stream.EmitOnClose())
+//	stream.To(counts, "top", connector.Table[Count](os.Stdout))
+//
+// Everything is typed end to end. Items travel in slabs of up to [SlabItems]; types are erased once per slab, never
+// per item, so the path of an item has no allocation, no reflection and no interface conversion.
+//
+// An [Operator] need only process items. What else it can do it says with small interfaces that the runtime finds
+// when it starts the operator: [StateDivergence], [BackupState] and [RestoreState] make its state fault tolerant;
+// [Thresholder], [BackupDurable], [Measurer], [Compensator], [Opener], [WindowCloser] and [BatchOperator] refine that.
+// The ready states of package state bring most of them by embedding.
+//
+// The second half of the package ([Node], [Edge], [Task], [SourceTask], [Slab], [Exit]) is what the runtime sees of
+// a built topology. Nothing here runs anything.
+package stream

@@ -1,0 +1,105 @@
+package stream
+
+import (
+	"context"
+
+	"github.com/afstream/afstream/errorbound"
+)
+
+// Operator is user logic: it takes items of type In and emits items of type Out. One instance serves one partition
+// and is called by one goroutine only. An error fails the job.
+type Operator[In, Out any] interface {
+	Process(in In, out *Emitter[Out]) error
+}
+
+// BatchOperator is an Operator that prefers many items per call. The runtime then calls ProcessBatch instead of
+// Process, with runs short enough that the divergence thresholds still hold between calls. The slice is read-only
+// and valid only during the call.
+type BatchOperator[In, Out any] interface {
+	Operator[In, Out]
+	ProcessBatch(in []In, out *Emitter[Out]) error
+}
+
+// JoinOperator takes items of two streams. The order between the two is not defined.
+type JoinOperator[A, B, Out any] interface {
+	ProcessLeft(in A, out *Emitter[Out]) error
+	ProcessRight(in B, out *Emitter[Out]) error
+}
+
+// WindowCloser is told when every input has delivered the punctuation that ends a window.
+//
+// An operator built with [EmitOnClose] must emit here only, and the same items in the same order for the same state:
+// the runtime may run the close again after a failure and relies on it to number the items alike. (Beware of ranging
+// over a Go map.)
+type WindowCloser[Out any] interface {
+	CloseWindow(w Window, out *Emitter[Out]) error
+}
+
+// Window names a punctuation: the end of a window, or of the stream.
+type Window struct {
+	Number uint64 // 1 for the first
+	Last   bool   // the stream ends here
+}
+
+// Opener is called once, before the first item and before any state is restored.
+type Opener interface {
+	Open(ctx context.Context, p Placement) error
+}
+
+// Placement tells an operator instance which one it is.
+type Placement struct {
+	Operator              string
+	Partition, Partitions int
+	Epoch                 uint64 // incarnation of its worker; 1 for the first
+}
+
+// StateDivergence says how far the current state is from the most recent backup: a distance, 0 right after
+// BackupState. It is asked after every run of items and must be cheap, best O(1). NaN counts as exceeded.
+//
+// A state that also has [BackupDurable] counts from the last durable backup instead.
+type StateDivergence interface {
+	StateDivergence() float64
+}
+
+// BackupState saves the state: all of it when w.Whole(), else all or only the elements that changed most. What it
+// leaves out must still show in StateDivergence afterwards.
+type BackupState interface {
+	BackupState(w *StateWriter) error
+}
+
+// RestoreState rebuilds the state from a backup. It is called once, on a fresh operator.
+type RestoreState interface {
+	RestoreState(r *StateReader) error
+}
+
+// BackupDurable tells a state that what the last BackupState wrote is durable now. A state that has it includes the
+// backup in flight in its StateDivergence by itself, element by element, which is tighter than the sum that the
+// runtime must assume otherwise.
+type BackupDurable interface {
+	BackupDurable()
+}
+
+// Thresholder is told theta, the divergence this partition may have from its last durable backup, once before the
+// first item of every incarnation. +Inf means that the job makes no promise and nothing need be tracked.
+type Thresholder interface {
+	SetTheta(theta float64)
+}
+
+// Measurer states the bound inputs of the theory for this operator.
+type Measurer interface {
+	Measure() Measure
+}
+
+// Measure holds what the error bounds need to know about an operator (mission: "Bounds").
+type Measure struct {
+	Alpha   float64            // divergence that one item can add to the state; 0 = unknown, then it is checked after each item
+	Beta    float64            // outputs that one item can produce
+	Norm    errorbound.Norm    // the distance that StateDivergence measures
+	Combine errorbound.Combine // how the states of the partitions combine downstream
+}
+
+// Compensator may correct a restored state for what the failure may have lost: at most theta of divergence, and
+// lost items of alpha each.
+type Compensator interface {
+	Compensate(theta float64, lost uint64)
+}

@@ -1,0 +1,57 @@
+package stream
+
+import (
+	"github.com/cespare/xxhash/v2"
+)
+
+type routing uint8
+
+const (
+	routeShuffle routing = iota
+	routeForward
+	routeBroadcast
+	routePick
+)
+
+// Partitioner chooses the partition of the receiving operator that an item goes to, out of n. It must depend on the
+// item only: replay and recovery rely on the same choice.
+type Partitioner[T any] func(item T, n int) int
+
+// Hash sends items of the same key to the same partition. The hash is stable across processes and is mixed before it
+// is reduced, so that patterns in the keys do not leave partitions idle.
+func Hash[T any](key func(T) string) Option {
+	return Custom(func(item T, n int) int { return reduce(xxhash.Sum64String(key(item)), n) })
+}
+
+// HashUint64 is Hash for keys that are numbers, or hashed already.
+func HashUint64[T any](key func(T) uint64) Option {
+	return Custom(func(item T, n int) int { return reduce(mix(key(item)), n) })
+}
+
+// Custom routes by the user's own function. A result outside [0, n) fails the job.
+func Custom[T any](p Partitioner[T]) Option {
+	return func(s *settings) { s.routing, s.pick = routePick, p }
+}
+
+// Shuffle deals the items out evenly, in blocks of SlabItems. It is the default, and the cheapest.
+func Shuffle() Option { return func(s *settings) { s.routing = routeShuffle } }
+
+// Forward keeps partition p's items in partition p. Both operators must have the same number of partitions.
+func Forward() Option { return func(s *settings) { s.routing = routeForward } }
+
+// Broadcast sends every item to every partition.
+func Broadcast() Option { return func(s *settings) { s.routing = routeBroadcast } }
+
+// mix is the finaliser of splitmix64: every input bit changes every output bit with probability near one half.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// reduce maps a hash to [0, n) by its high bits, which needs no division.
+func reduce(h uint64, n int) int {
+	return int((h >> 32) * uint64(n) >> 32)
+}

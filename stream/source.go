@@ -1,0 +1,48 @@
+package stream
+
+// Source yields the items of one source partition in order. Read fills dst like io.Reader: it returns n items and
+// perhaps an error; io.EOF at the end. An item belongs to the source only until Read returns. Close may be called
+// while Read blocks and must make it return.
+type Source[T any] interface {
+	Read(dst []T) (int, error)
+	Close() error
+}
+
+// NewSource opens partition part of parts.
+type NewSource[T any] func(part, parts int) (Source[T], error)
+
+// Position is where a replayable source stands.
+type Position struct {
+	Item   uint64 // items delivered so far
+	Offset int64  // the connector's own hint, such as a byte offset; 0 = none
+	Line   uint64 // lines read so far, for messages; 0 = not counted
+}
+
+// Replayable is a source that can yield the same items again in the same order, also in another process. The runtime
+// then keeps no copies of what it sent and loses nothing when a receiver or the source itself fails.
+type Replayable interface {
+	Position() Position
+	Seek(p Position) error
+}
+
+// Progresser is a source that knows how far it has come. A total of 0 means unknown.
+type Progresser interface {
+	Progress() (done, total int64)
+}
+
+// Sink takes the items of one sink partition. Items are valid only during the call. Close flushes at the end of the
+// stream and is what makes the result final; a sink that is dropped after a failure is not closed, and its successor
+// is given the items again. A sink that can make what it was given safe before the end says so with [Flusher].
+type Sink[T any] interface {
+	Write(items []T) error
+	Close() error
+}
+
+// Flusher is a sink that can make all items written so far final. The runtime calls it from time to time and after
+// that does not write them again.
+type Flusher interface {
+	Flush() error
+}
+
+// NewSink opens the sink of partition part of parts, once for every incarnation.
+type NewSink[T any] func(part, parts int) (Sink[T], error)
