@@ -1,0 +1,350 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/transport"
+	"github.com/afstream/afstream/worker"
+)
+
+// pipeSlabs is the room of a connection between two workers.
+const pipeSlabs = 32
+
+// RunLocal runs a topology in this process until all its sinks have finished. When ctx ends the sources stop reading,
+// what they have read is finished if that takes no longer than 1.5 s, and the result says Interrupted. An error is
+// returned with the result so far.
+func RunLocal(ctx context.Context, t *stream.Topology, o Options) (*Result, error) {
+	nodes, err := t.Build()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(o.Params.Validate(), checkFaults(nodes, o.Faults)); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &run{o: o, nodes: nodes, events: make(chan ended), finished: make(chan *slot)}
+	if o.Guarantee != worker.None {
+		if r.o.Store == nil {
+			r.o.Store = backup.NewMemory()
+			defer r.o.Store.Close()
+		}
+		incarnation, err := backup.NewIncarnation(r.o.Store, t.Name())
+		if err != nil {
+			return nil, fmt.Errorf("start job %q: %w", t.Name(), err)
+		}
+		r.job = worker.Job{Name: t.Name(), Incarnation: incarnation}
+	}
+	return r.run(ctx)
+}
+
+// run is one job in this process. Everything but progress and the slots' current workers belongs to one goroutine.
+type run struct {
+	o        Options
+	job      worker.Job
+	nodes    []*stream.Node
+	slots    []*slot
+	byNode   map[*stream.Node][]*slot
+	workers  sync.WaitGroup
+	events   chan ended
+	finished chan *slot
+	stop     context.CancelFunc
+	faults   faultPlan
+	progress progress
+	result   Result
+	replaced []replacement
+}
+
+// slot is one worker through all its incarnations.
+type slot struct {
+	node     *stream.Node
+	index    int
+	epoch    uint64
+	failures uint64
+	current  atomic.Pointer[worker.Worker] // nil while it is down
+	loaded   *worker.Worker
+	before   uint64 // items processed by earlier incarnations
+	done     bool
+	totals   *OperatorResult
+}
+
+func (s *slot) name() string { return fmt.Sprintf("%s/%d", s.node.Name, s.index) }
+
+// ended is the end of one incarnation.
+type ended struct {
+	slot *slot
+	w    *worker.Worker
+	err  error
+}
+
+// replacement remembers which incarnation took the place of which failure, to fill in what it had to catch up.
+type replacement struct {
+	failure int
+	stats   *worker.Stats
+}
+
+func (r *run) run(ctx context.Context) (*Result, error) {
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stop = stop
+	started := time.Now()
+	err := r.start(runCtx)
+	if err == nil {
+		started = time.Now()
+		err = r.supervise(ctx, runCtx)
+	}
+	stop()
+	go func() { r.workers.Wait(); close(r.events) }()
+	for e := range r.events {
+		r.account(e.slot, e.w)
+	}
+	for _, s := range r.slots {
+		if s.loaded != nil {
+			s.loaded.Close()
+		}
+	}
+	r.result.Seconds = time.Since(started).Seconds()
+	r.summarise()
+	return &r.result, err
+}
+
+// start loads, connects and runs the first incarnation of every worker.
+func (r *run) start(ctx context.Context) error {
+	r.byNode = make(map[*stream.Node][]*slot)
+	r.result.Operators = make([]OperatorResult, len(r.nodes))
+	for i, n := range r.nodes {
+		r.result.Operators[i].Name = n.Name
+		for index := range n.Workers {
+			s := &slot{node: n, index: index, totals: &r.result.Operators[i]}
+			r.slots = append(r.slots, s)
+			r.byNode[n] = append(r.byNode[n], s)
+		}
+	}
+	r.faults.plan(r.slots, r.o.Faults)
+	r.progress.init(r.nodes)
+	for _, s := range r.slots {
+		if err := r.load(ctx, s, nil); err != nil {
+			return err
+		}
+		budget := s.loaded.Budget()
+		s.totals.Theta, s.totals.L, s.totals.Gamma = budget.Theta, budget.L, budget.Gamma
+	}
+	if err := r.faults.check(r.slots); err != nil {
+		return err
+	}
+	for _, s := range r.slots {
+		for _, e := range s.node.Outputs {
+			for _, to := range r.byNode[e.To] {
+				connect(e, s, to, nil)
+			}
+		}
+	}
+	for _, s := range r.slots {
+		r.launch(ctx, s)
+	}
+	return nil
+}
+
+// load makes the next incarnation of a worker, its epoch and failure count durable first.
+func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
+	s.epoch++
+	if before != nil {
+		s.failures++
+	}
+	if r.o.Store != nil {
+		owner := fmt.Sprintf("%s/%s/%s/worker-%d", r.job.Name, r.job.Incarnation, s.node.Name, s.index)
+		record := backup.WorkerRecord{Epoch: s.epoch, Failures: s.failures}
+		if err := backup.SaveIncarnation(r.o.Store, owner, record); err != nil {
+			return fmt.Errorf("start %s: %w", s.name(), err)
+		}
+	}
+	w, err := worker.Load(ctx, worker.Config{
+		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures,
+		Guarantee: r.o.Guarantee, Params: r.o.Params, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
+		Before: before, KillAt: r.faults.killAt(s),
+		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
+		OnDone:     func() { r.sinkDone(ctx, s) },
+	})
+	if err != nil {
+		return err
+	}
+	s.loaded = w
+	return nil
+}
+
+// sinkDone reports that a worker has finished the stream. Only sinks matter: a job is done when they are.
+func (r *run) sinkDone(ctx context.Context, s *slot) {
+	if !s.node.IsSink {
+		return
+	}
+	select {
+	case r.finished <- s:
+	case <-ctx.Done():
+	}
+}
+
+func (r *run) launch(ctx context.Context, s *slot) {
+	w := s.loaded
+	s.current.Store(w)
+	r.workers.Go(func() {
+		err := w.Run(ctx)
+		r.events <- ended{slot: s, w: w, err: err}
+	})
+}
+
+// connect makes a new connection between the present incarnations of two workers. emitted is what the sender's
+// previous one had emitted, if it failed just now.
+func connect(e *stream.Edge, from, to *slot, emitted [][]uint64) {
+	sender, receiver := from.loaded, to.loaded
+	if sender == nil || receiver == nil {
+		return
+	}
+	out, in := transport.Pipe(pipeSlabs, sender.DownstreamParker(), receiver.UpstreamParker())
+	receiver.AttachInput(worker.Input{
+		Edge: worker.InputOf(e), Sender: from.index, Epoch: from.epoch, Replay: sender.Replay(), In: in, Emitted: emitted,
+	})
+	sender.AttachOutput(worker.Output{Edge: worker.OutputOf(e), Receiver: to.index, Out: out})
+}
+
+// supervise waits for workers to end until all sinks have finished.
+func (r *run) supervise(ctx, runCtx context.Context) error {
+	sinks := 0
+	for _, s := range r.slots {
+		if s.node.IsSink {
+			sinks++
+		}
+	}
+	interrupt, deadline := ctx.Done(), (<-chan time.Time)(nil)
+	for sinks > 0 {
+		select {
+		case s := <-r.finished:
+			if !s.done {
+				s.done = true
+				sinks--
+			}
+		case e := <-r.events:
+			if err := r.handle(runCtx, e); err != nil {
+				return err
+			}
+		case <-interrupt:
+			interrupt, deadline = nil, time.After(drainTime)
+			r.result.Interrupted = true
+			r.drain()
+		case <-deadline:
+			return fmt.Errorf("interrupted: the job did not finish what it had read within %v", drainTime)
+		}
+	}
+	return nil
+}
+
+// drain ends the stream at the sources.
+func (r *run) drain() {
+	for _, s := range r.slots {
+		if s.node.IsSource && s.loaded != nil {
+			s.loaded.Drain()
+		}
+	}
+}
+
+// handle deals with the end of one incarnation: an error fails the job, anything else is a failure to recover from.
+func (r *run) handle(ctx context.Context, e ended) error {
+	if e.err != nil {
+		r.account(e.slot, e.w)
+		e.slot.loaded = nil
+		return e.err
+	}
+	return r.recover(ctx, e.slot, e.w)
+}
+
+func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
+	noticed := time.Now()
+	s.current.Store(nil)
+	autopsy := dead.Autopsy()
+	r.account(s, dead)
+	failure := Failure{
+		Operator: s.node.Name, Worker: s.index, AtItem: autopsy.Items, Epoch: s.epoch, DivergenceBudget: dead.Budget().Theta,
+	}
+	for _, p := range autopsy.Partition {
+		failure.Divergence = max(failure.Divergence, p.Divergence)
+	}
+	r.o.Log.Warn("worker failed", "operator", s.node.Name, "worker", s.index, "epoch", s.epoch, "items", autopsy.Items)
+	r.tell(Event{Failure: failure})
+	s.before += autopsy.Items
+	s.loaded = nil
+	if err := r.load(ctx, s, autopsy); err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	r.reconnect(s, autopsy)
+	r.launch(ctx, s)
+	if r.result.Interrupted && s.node.IsSource {
+		s.loaded.Drain()
+	}
+	failure.RecoverySeconds = time.Since(noticed).Seconds()
+	r.replaced = append(r.replaced, replacement{failure: len(r.result.Failures), stats: s.loaded.Stats()})
+	r.result.Failures = append(r.result.Failures, failure)
+	r.o.Log.Info("worker recovered", "operator", s.node.Name, "worker", s.index, "epoch", s.epoch, "dur", failure.RecoverySeconds)
+	r.tell(Event{Failure: failure, Recovered: true})
+	return nil
+}
+
+// reconnect attaches a new incarnation to all its neighbours.
+func (r *run) reconnect(s *slot, dead *worker.Autopsy) {
+	var emitted [][]uint64
+	if replay := s.loaded.Replay(); replay == worker.AtRisk || replay == worker.Live {
+		for _, p := range dead.Partition {
+			emitted = append(emitted, p.Emitted)
+		}
+	}
+	for _, e := range s.node.Outputs {
+		for _, to := range r.byNode[e.To] {
+			connect(e, s, to, worker.EmittedOn(e, emitted))
+		}
+	}
+	for _, e := range s.node.Inputs {
+		for _, from := range r.byNode[e.From] {
+			connect(e, from, s, nil)
+		}
+	}
+}
+
+func (r *run) tell(e Event) {
+	if r.o.OnEvent != nil {
+		r.o.OnEvent(e)
+	}
+}
+
+// account adds what an incarnation did to the totals of its operator.
+func (r *run) account(s *slot, w *worker.Worker) {
+	st, t := w.Stats(), s.totals
+	t.Items += w.Items()
+	t.Emitted += st.Emitted.Load()
+	t.Lost += st.Lost.Load()
+	t.Repeated += st.Repeated.Load()
+	t.Duplicates += st.Duplicates.Load()
+	t.StateCommits += st.StateCommits.Load()
+	t.ItemCommits += st.ItemCommits.Load()
+	t.Bytes += st.Bytes.Load()
+	t.Seconds += time.Duration(st.Nanoseconds.Load()).Seconds()
+}
+
+// summarise fills in what is known only at the end.
+func (r *run) summarise() {
+	for i, n := range r.nodes {
+		if n.IsSource {
+			r.result.Items += r.result.Operators[i].Items
+		}
+	}
+	for _, p := range r.replaced {
+		f := &r.result.Failures[p.failure]
+		f.Replayed, f.Lost, f.Repeated = p.stats.Replayed.Load(), p.stats.Lost.Load(), p.stats.Repeated.Load()
+	}
+	r.result.Unreached = r.faults.unreached()
+}

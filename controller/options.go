@@ -1,0 +1,81 @@
+package controller
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/worker"
+)
+
+// Options says how a job runs. The zero value is a job without tolerance for errors: every item is backed up.
+type Options struct {
+	// Theta, L, Gamma bound the error of all failures together: see errorbound.Params.
+	errorbound.Params
+	// Guarantee is what the job promises; default Approximate.
+	Guarantee worker.Guarantee
+	// PipeSources reads every source like a pipe: it cannot go back, and what it has sent is at risk.
+	PipeSources bool
+	// Store keeps the backups. Nil means memory, which survives the failure of workers but not of the process. RunLocal
+	// does not close it.
+	Store backup.Store
+	// Faults are failures to inject.
+	Faults []Fault
+	// Log takes what operators of the system may want to know; nil discards it.
+	Log *slog.Logger
+	// OnEvent is told of failures and recoveries as they happen, from the goroutine that runs RunLocal; may be nil.
+	OnEvent func(Event)
+	// OnProgress is told how much of the input has been read; total is 0 where it is not known. It is called from source
+	// goroutines, once per slab, and must be cheap; may be nil.
+	OnProgress func(done, total int64)
+}
+
+// drainTime is how long an interrupted job may take to finish with what it has read.
+const drainTime = 1500 * time.Millisecond
+
+// Event is a failure or a recovery.
+type Event struct {
+	Failure
+	Recovered bool // the replacement runs; before that it is only known that the worker failed
+}
+
+// Failure is one failure of a worker and what became of it. The JSON names are part of the output of afstream run.
+type Failure struct {
+	Operator         string  `json:"operator"`
+	Worker           int     `json:"worker"`
+	AtItem           uint64  `json:"at_item"`           // items it had processed in this incarnation
+	Epoch            uint64  `json:"epoch"`             // of the incarnation that failed
+	Divergence       float64 `json:"divergence"`        // of its state from the last durable backup
+	DivergenceBudget float64 `json:"divergence_budget"` // theta of that incarnation, the sum over its partitions' states
+	RecoverySeconds  float64 `json:"recovery_seconds"`  // until the replacement ran
+	Replayed         uint64  `json:"replayed"`          // items that the replacement was given again
+	Lost             uint64  `json:"lost"`              // items that nobody could give it again
+	Repeated         uint64  `json:"repeated"`          // items whose outputs were emitted again
+}
+
+// Result is what a job has done.
+type Result struct {
+	Items       uint64 // read by the sources
+	Seconds     float64
+	Interrupted bool // the context ended before the input did
+	Failures    []Failure
+	Unreached   []Fault // injected failures whose time never came
+	Operators   []OperatorResult
+}
+
+// OperatorResult adds up the workers of one operator, all incarnations included.
+type OperatorResult struct {
+	Name         string
+	Items        uint64 // processed, items processed again included
+	Emitted      uint64
+	Lost         uint64
+	Repeated     uint64
+	Duplicates   uint64 // received again and dropped
+	StateCommits uint64
+	ItemCommits  uint64
+	Bytes        uint64 // backed up
+	Seconds      float64
+	Theta        float64 // thresholds of a partition in its first incarnation
+	L, Gamma     uint64
+}

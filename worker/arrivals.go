@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/threshold"
+	"github.com/afstream/afstream/transport"
+)
+
+// arrival is one frame of a channel at risk, kept until it is both acknowledged and safe from a failure.
+type arrival struct {
+	channel *inChannel
+	frame   transport.Frame
+	skip    int    // leading items that were there before
+	end     uint64 // position after it in the order of arrival
+}
+
+// arrivals is the order in which items at risk have arrived at one partition. Acknowledgements, processing and the
+// item log are all prefixes of it (I2), so each is one number, and what it means for a channel follows from here.
+type arrivals struct {
+	machine *threshold.Receiver
+	queue   []arrival
+	logging bool   // a log write is under way
+	blocked bool   // a sender waits for credit
+	logTo   uint64 // position that the log write under way reaches
+	entries []backup.LogEntry
+}
+
+// retain keeps the slab of a frame that is about to be added.
+func (a *arrivals) retain(f *transport.Frame) {
+	if f.Slab != nil {
+		f.Slab.Retain()
+	}
+}
+
+// release undoes retain.
+func (a *arrivals) release(f *transport.Frame) { f.Release() }
+
+// add takes one retained frame, and releases it when it leaves the queue.
+func (a *arrivals) add(c *inChannel, f transport.Frame, skip int) {
+	if f.Kind == transport.Punctuation {
+		a.machine.ReceivePunctuation()
+	} else {
+		a.machine.Receive(uint64(f.Count - skip))
+	}
+	a.queue = append(a.queue, arrival{channel: c, frame: f, skip: skip, end: a.machine.Received()})
+}
+
+// acknowledge advances the channels' acknowledged positions and forgets what nobody needs any more.
+func (a *arrivals) acknowledge() {
+	acked := a.machine.Ack()
+	for i := range a.queue {
+		e := &a.queue[i]
+		start := e.end - uint64(e.frame.Count-e.skip)
+		if acked <= start {
+			break
+		}
+		c := e.channel
+		if e.frame.Epoch == c.epoch {
+			c.acked = max(c.acked, e.frame.Next()-(e.end-min(e.end, acked)))
+		}
+	}
+	safe := min(acked, max(a.machine.Done(), a.machine.Durable()))
+	if a.logging {
+		return // the log write reads the slabs
+	}
+	n := 0
+	for n < len(a.queue) && a.queue[n].end <= safe {
+		a.queue[n].frame.Release()
+		n++
+	}
+	if n > 0 {
+		a.queue = append(a.queue[:0], a.queue[n:]...)
+	}
+}
+
+// pending returns the log entries for everything that the log must take now; the position they reach is logTo.
+func (a *arrivals) pending() ([]backup.LogEntry, error) {
+	from, to := a.machine.Pending()
+	a.entries, a.logTo = a.entries[:0], to
+	for i := range a.queue {
+		e := &a.queue[i]
+		if e.end <= from {
+			continue
+		}
+		skip := e.skip
+		if start := e.end - uint64(e.frame.Count-e.skip); start < from {
+			skip += int(from - start)
+		}
+		entry := backup.LogEntry{
+			Channel: channelID(e.frame.Channel),
+			Epoch:   e.channel.conn.numbering(e.frame.Epoch),
+			First:   e.frame.First + uint64(skip),
+			Count:   e.frame.Count - skip,
+			Kind:    uint8(e.frame.Kind),
+		}
+		if e.frame.Slab != nil {
+			var err error
+			if entry.Items, err = e.frame.Slab.AppendItems(nil, skip, e.frame.Count); err != nil {
+				return nil, err
+			}
+		}
+		a.entries = append(a.entries, entry)
+	}
+	return a.entries, nil
+}
+
+// channelID is how a backup names an input channel.
+func channelID(c transport.Channel) uint64 { return uint64(c.Edge)<<32 | uint64(c.From) }

@@ -1,0 +1,109 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/stream"
+)
+
+// Guarantee is what a job promises about failures.
+type Guarantee uint8
+
+const (
+	// Approximate bounds the error of any number of failures by Theta, L and Gamma.
+	Approximate Guarantee = iota
+	// None backs nothing up: the ceiling of speed, and no promise.
+	None
+)
+
+// String returns the name used on the command line.
+func (g Guarantee) String() string {
+	if g == None {
+		return "none"
+	}
+	return "approximate"
+}
+
+// ParseGuarantee is the inverse of String.
+func ParseGuarantee(s string) (Guarantee, error) {
+	for _, g := range []Guarantee{Approximate, None} {
+		if g.String() == s {
+			return g, nil
+		}
+	}
+	return 0, fmt.Errorf("worker: unknown guarantee %q (approximate, none)", s)
+}
+
+// Replay says how the output of a sending partition can be had again after a failure.
+type Replay uint8
+
+const (
+	// AtRisk: nobody can re-create it. The sender keeps slabs until they are acknowledged, at most gamma items.
+	AtRisk Replay = iota
+	// Rewinds: the source reads it again from a mark. Nothing is kept, nothing is at risk.
+	Rewinds
+	// Retains: the operator emits only at closes, which can be run again. Slabs are kept until they are committed.
+	Retains
+	// Live: the job makes no promise; what is lost is lost.
+	Live
+)
+
+// Job identifies the job in the store.
+type Job struct{ Name, Incarnation string }
+
+// Config describes one incarnation of one worker.
+type Config struct {
+	Job       Job
+	Node      *stream.Node
+	Index     int    // number of the worker within its operator
+	Epoch     uint64 // incarnation, from 1
+	Failures  uint64 // k, durable before this incarnation was made
+	Guarantee Guarantee
+	Params    errorbound.Params
+	// PipeSources reads every source like a pipe, even one that could be rewound: its channels are then at risk.
+	PipeSources bool
+	Store       backup.Store // nil for None
+	Log         *slog.Logger
+
+	// Before is what is known of the previous incarnation, nil for the first. It serves to count what was lost and, for
+	// a source read like a pipe, to go on reading it.
+	Before *Autopsy
+	// KillAt ends the worker abruptly after so many items; 0 = never. Fault injection.
+	KillAt uint64
+	// OnProgress is told by a source how far it has come, once per slab. It must be cheap.
+	OnProgress func(part int, done, total int64)
+	// OnDone is told once when the last partition of the worker has finished the stream, durably.
+	OnDone func()
+}
+
+// Tuning that users need not see. A variable only where tests shrink it.
+const (
+	// ringSlabs is the room between two stages. On two cores a stage runs until its ring is empty or full, so the ring
+	// sets how many slabs one goroutine switch is shared by.
+	ringSlabs = 32
+	// markEvery is how many items a source emits between two marks: what a rewind reads again at most needlessly.
+	markEvery = 1 << 14
+	// maxMarks bounds the marks a source keeps; beyond it every second one is dropped.
+	maxMarks = 1024
+	// replayLimit is after how many items a partition commits its position even if its state did not diverge: it
+	// bounds the replay after a failure.
+	replayLimit = 1 << 20
+	// logPatience is how long a sender waits for credit before it tells its receivers to log what they hold. The
+	// receivers are mostly about to acknowledge by processing, which is cheaper than a log write.
+	logPatience = time.Millisecond
+)
+
+func (c *Config) name() string { return fmt.Sprintf("%s/%d", c.Node.Name, c.Index) }
+
+// partition returns the number of the worker's i-th partition.
+func (c *Config) partition(i int) int { return c.Index*c.Node.Compute + i }
+
+// emits says whether the operator emits while it processes.
+func (c *Config) emits() bool { return !c.Node.IsSource && !c.Node.IsSink && !c.Node.EmitOnClose }
+
+// window is the only punctuation there is today: the end of the stream.
+var endOfStream = stream.Window{Number: 1, Last: true}

@@ -1,0 +1,132 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/ringbuf"
+)
+
+// errHalted unwinds a compute goroutine out of user code when its worker is stopped or killed.
+var errHalted = errors.New("worker: halted")
+
+// ErrPanic is wrapped by the error of a worker whose operator panicked.
+var ErrPanic = errors.New("operator panicked")
+
+// core is what the compute goroutines of operators and of sources have in common.
+type core struct {
+	w     *Worker
+	index int // number of the partition within the operator
+	park  *ringbuf.Parker
+	exit  *exit             // nil for sinks
+	store *backup.Partition // nil under guarantee None
+	items atomic.Uint64     // processed or read; published once per run
+	flight
+}
+
+// flight is the commit under way, if any.
+type flight struct {
+	state   atomic.Uint32
+	err     error // written before state becomes landed
+	started time.Time
+	bytes   int
+}
+
+const (
+	noFlight uint32 = iota
+	flying
+	landed
+)
+
+// commit starts writing c. The store calls back on a goroutine of its own.
+func (c *core) commit(b *backup.Commit) {
+	c.started, c.bytes = time.Now(), len(b.Elements)
+	c.state.Store(flying)
+	c.store.Commit(b, func(err error) {
+		c.err = err
+		c.state.Store(landed)
+		c.park.Wake()
+	})
+}
+
+// settled takes note of a commit that has ended, and reports whether there was one.
+func (c *core) settled() (bool, error) {
+	if c.state.Load() != landed {
+		return false, nil
+	}
+	c.state.Store(noFlight)
+	if c.err != nil {
+		return true, fmt.Errorf("back up %s: %w", c.w.cfg.name(), c.err)
+	}
+	c.w.stats.committed(c.bytes, time.Since(c.started))
+	return true, nil
+}
+
+// awaitFlight waits until the commit under way has ended.
+func (c *core) awaitFlight() {
+	c.await(func() bool { return c.state.Load() != flying })
+}
+
+// await parks until cond holds. It does not return if the worker is halted.
+func (c *core) await(cond func() bool) {
+	c.park.Wait(func() bool { return c.w.halted.Load() || cond() })
+	if c.w.halted.Load() {
+		panic(errHalted)
+	}
+}
+
+// awaitFor is await with a limit; it reports whether cond holds.
+func (c *core) awaitFor(d time.Duration, cond func() bool) bool {
+	end := time.Now().Add(d)
+	for {
+		c.park.Prepare()
+		if c.w.halted.Load() {
+			c.park.Cancel()
+			panic(errHalted)
+		}
+		if cond() {
+			c.park.Cancel()
+			return true
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			c.park.Cancel()
+			return false
+		}
+		c.park.ParkTimeout(left)
+	}
+}
+
+// die ends the whole worker on the spot if it has reached its injected end, and otherwise cuts n so that it stops
+// there: exactly with one compute goroutine, within a run with several.
+func (c *core) die(n int) int {
+	kill := c.w.cfg.KillAt
+	if kill == 0 {
+		return n
+	}
+	left := kill - min(kill, c.w.Items())
+	if left == 0 {
+		c.w.Kill()
+		panic(errHalted)
+	}
+	return int(min(uint64(n), left))
+}
+
+// guard runs loop and turns what unwinds it into an error: nil if the worker was halted.
+func (c *core) guard(loop func() error) (err error) {
+	defer func() {
+		switch r := recover(); {
+		case r == nil:
+		case r == errHalted:
+			err = nil
+		default:
+			c.w.log.Debug("operator panicked", "worker", c.w.cfg.name(), "partition", c.index, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s partition %d: %w: %v", c.w.cfg.Node.Name, c.index, ErrPanic, r)
+		}
+	}()
+	return loop()
+}

@@ -1,0 +1,294 @@
+package worker
+
+import (
+	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/transport"
+)
+
+// Output is a connection to one incarnation of a receiving worker.
+type Output struct {
+	Edge     int // among the outputs of this worker's operator
+	Receiver int // number of the receiving worker
+	Out      transport.Outbound
+}
+
+// downstream is the sending stage. Everything here belongs to its goroutine.
+type downstream struct {
+	w        *Worker
+	park     *ringbuf.Parker
+	attached *ringbuf.MPSC[Output]
+	conns    []*outConnection
+	lanes    []*lane // per compute goroutine
+}
+
+// outConnection is one attached receiving worker.
+type outConnection struct{ Output }
+
+// lane is what one compute goroutine sends.
+type lane struct {
+	core     *core
+	rewinds  *ringbuf.SPSC[rewind] // to compute
+	asked    []rewind              // those that found no room in it yet
+	channels []*outChannel         // per ordinal
+	held     outgoing              // the next frame, if it could not be sent yet
+	holding  bool
+}
+
+// outChannel is the sender's side of one channel.
+//
+// Invariants: queue holds the kept frames in order; the first delivered of them are with the receiver, the others have
+// to be sent (again) before anything new; sent is the position after the last frame the receiver has or was sent.
+type outChannel struct {
+	conn      *outConnection // nil until its receiver is attached
+	ready     bool           // the receiver has said where to start
+	queue     []transport.Frame
+	delivered int
+	sent      uint64
+	gen       uint32 // frames made before the latest rewind are dropped
+	acked     uint64
+	end       *transport.Frame // the punctuation that ended the channel
+	endAgain  bool             // it has to be sent again
+	nudge     bool             // tell the receiver that the sender is blocked
+}
+
+// rewind asks a source to send channel ordinal again from position from on.
+type rewind struct {
+	ordinal int
+	from    uint64
+	gen     uint32
+}
+
+// run is the downstream goroutine.
+func (d *downstream) run() error {
+	for !d.w.halted.Load() {
+		d.park.Wait(func() bool { return d.w.halted.Load() || d.step() })
+	}
+	return nil
+}
+
+// step does everything that can be done without waiting and reports whether that was anything.
+func (d *downstream) step() (moved bool) {
+	for {
+		o, ok := d.attached.TryPop()
+		if !ok {
+			break
+		}
+		d.attach(o)
+		moved = true
+	}
+	for _, c := range d.conns {
+		for {
+			a, ok := c.Out.Feedback()
+			if !ok {
+				break
+			}
+			d.feedback(c, a)
+			moved = true
+		}
+	}
+	for _, l := range d.lanes {
+		moved = d.pump(l) || moved
+	}
+	return moved
+}
+
+// attach replaces the connection of a receiving worker. Nothing is sent on it before the receiver has said for each
+// channel where to start.
+func (d *downstream) attach(o Output) {
+	c := &outConnection{Output: o}
+	for i, old := range d.conns {
+		if old.Edge == o.Edge && old.Receiver == o.Receiver {
+			d.conns = append(d.conns[:i], d.conns[i+1:]...)
+			break
+		}
+	}
+	d.conns = append(d.conns, c)
+	to := d.w.cfg.Node.Outputs[o.Edge].To
+	for _, l := range d.lanes {
+		base := l.core.exit.base[o.Edge] + o.Receiver*to.Compute
+		for i := range to.Compute {
+			ch := l.channels[base+i]
+			ch.conn, ch.ready, ch.delivered = c, false, 0
+		}
+	}
+}
+
+// feedback takes one acknowledgement.
+func (d *downstream) feedback(c *outConnection, a transport.Ack) {
+	l := d.lanes[a.Channel.From%d.w.cfg.Node.Compute]
+	ordinal := l.core.exit.base[c.Edge] + a.Channel.To
+	ch := l.channels[ordinal]
+	switch {
+	case a.Epoch != d.w.cfg.Epoch || ch.conn != c:
+	case a.Resume:
+		d.resume(l, ordinal, a)
+	case d.w.replay == Retains:
+		ch.forget(a.Committed)
+	case d.w.replay == AtRisk:
+		l.acknowledge(ch, a.Acked)
+	default:
+		l.core.exit.committed[ordinal].Store(a.Committed)
+	}
+}
+
+// resume starts a channel where the receiver asks for.
+func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
+	ch := l.channels[ordinal]
+	ch.ready = true
+	ch.endAgain = ch.end != nil
+	switch d.w.replay {
+	case Live:
+		ch.sent = max(ch.sent, a.Acked)
+		return
+	case AtRisk:
+		l.acknowledge(ch, a.Acked)
+		ch.nudge = l.core.exit.blocked.Load()
+	case Rewinds:
+		if a.Acked < ch.sent {
+			ch.gen++
+			l.asked = append(l.asked, rewind{ordinal: ordinal, from: a.Acked, gen: ch.gen})
+			ch.end, ch.endAgain = nil, false
+		}
+	}
+	ch.sent, ch.delivered = a.Acked, 0
+	for ch.delivered < len(ch.queue) && ch.queue[ch.delivered].Next() <= a.Acked {
+		ch.delivered++
+	}
+}
+
+// acknowledge frees what the receiver answers for and gives the partition credit for it.
+func (l *lane) acknowledge(ch *outChannel, acked uint64) {
+	if acked <= ch.acked {
+		return
+	}
+	l.core.exit.acked.Add(acked - ch.acked)
+	ch.acked = acked
+	ch.forget(acked)
+	l.core.park.Wake()
+}
+
+// forget drops the kept frames before position to.
+func (ch *outChannel) forget(to uint64) {
+	n := 0
+	for n < len(ch.queue) && ch.queue[n].Next() <= to {
+		ch.queue[n].Release()
+		n++
+	}
+	if n > 0 {
+		rest := copy(ch.queue, ch.queue[n:])
+		clear(ch.queue[rest:])
+		ch.queue = ch.queue[:rest]
+		ch.delivered = max(0, ch.delivered-n)
+	}
+}
+
+// pump sends what one compute goroutine has made, in order, until there is nothing left or no room.
+func (d *downstream) pump(l *lane) (moved bool) {
+	for len(l.asked) > 0 && l.rewinds.TryPush(l.asked[0]) {
+		l.asked = l.asked[1:]
+		l.core.park.Wake()
+	}
+	for _, ch := range l.channels {
+		moved = ch.catchUp() || moved
+	}
+	for {
+		if !l.holding {
+			o, ok := l.core.exit.out.TryPop()
+			if !ok {
+				return moved
+			}
+			l.held, l.holding = o, true
+			l.core.park.Wake()
+		}
+		if !d.send(l, l.channels[l.held.ordinal]) {
+			return moved
+		}
+		l.held, l.holding = outgoing{}, false
+		moved = true
+	}
+}
+
+// catchUp sends kept frames that a new receiver lacks, and what else it has to be told again.
+func (ch *outChannel) catchUp() (moved bool) {
+	if !ch.ready {
+		return false
+	}
+	for ch.delivered < len(ch.queue) {
+		f := ch.queue[ch.delivered]
+		retain(&f)
+		if !ch.conn.Out.Send(f) {
+			f.Release()
+			return moved
+		}
+		ch.sent = max(ch.sent, f.Next())
+		ch.delivered++
+		moved = true
+	}
+	if ch.endAgain && ch.conn.Out.Send(*ch.end) {
+		ch.endAgain, moved = false, true
+	}
+	if ch.nudge && ch.conn.Out.Send(ch.blocked()) {
+		ch.nudge, moved = false, true
+	}
+	return moved
+}
+
+// blocked makes a frame that says so. Something unacknowledged is in the queue, or there is nothing to say: then the
+// frame is as harmless as it is useless.
+func (ch *outChannel) blocked() transport.Frame {
+	f := transport.Frame{Kind: transport.Blocked, First: ch.sent}
+	if len(ch.queue) > 0 {
+		f.Channel, f.Epoch = ch.queue[0].Channel, ch.queue[0].Epoch
+	}
+	return f
+}
+
+// send deals with the lane's held frame, or reports false if it has to wait.
+func (d *downstream) send(l *lane, ch *outChannel) bool {
+	f := &l.held.Frame
+	if l.held.gen != ch.gen {
+		f.Release() // made before a rewind, and to be made again
+		return true
+	}
+	if f.Kind == transport.Blocked {
+		return ch.ready && ch.conn.Out.Send(*f)
+	}
+	if !ch.ready {
+		return false
+	}
+	keep := d.w.replay == AtRisk || d.w.replay == Retains
+	// An end is sent even if its position says that the receiver has it: a recovered one knows the position only.
+	if f.Next() > ch.sent || f.Kind == transport.Punctuation {
+		if ch.delivered < len(ch.queue) {
+			return false
+		}
+		if keep {
+			retain(f)
+		}
+		if !ch.conn.Out.Send(*f) {
+			if keep {
+				f.Release()
+			}
+			return false
+		}
+		d.w.stats.Emitted.Add(uint64(f.Count))
+		ch.sent = max(ch.sent, f.Next())
+	} else if !keep {
+		f.Release() // the receiver had it already
+	}
+	if keep {
+		ch.queue = append(ch.queue, *f)
+		ch.delivered++
+	}
+	if f.Kind == transport.Punctuation {
+		end := *f
+		ch.end = &end
+	}
+	return true
+}
+
+func retain(f *transport.Frame) {
+	if f.Slab != nil {
+		f.Slab.Retain()
+	}
+}

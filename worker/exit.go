@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/threshold"
+	"github.com/afstream/afstream/transport"
+)
+
+// outgoing is a frame on its way from compute to downstream.
+type outgoing struct {
+	transport.Frame
+	ordinal int    // which output channel of the partition
+	gen     uint32 // how often that channel had been rewound when the frame was made
+}
+
+// exit numbers what one partition emits and passes it to the downstream goroutine. It belongs to the compute
+// goroutine, which is the single writer of its channels; the atomics are written by the downstream goroutine.
+type exit struct {
+	c        *core
+	base     []int               // per output edge, the ordinal of its channel to partition 0
+	channels []transport.Channel // per ordinal
+	reach    []bool              // per ordinal: forward edges have channels that carry nothing
+	next     []uint64            // per ordinal, the next sequence number
+	gens     []uint32            // per ordinal, see outgoing
+	out      *ringbuf.SPSC[outgoing]
+	sender   *threshold.Sender // nil unless the channels are at risk
+
+	acked     atomic.Uint64   // items acknowledged over all channels
+	committed []atomic.Uint64 // per ordinal, what the receiver has committed
+	blocked   atomic.Bool     // the partition waits for credit
+}
+
+func newExit(c *core) *exit {
+	x := &exit{c: c, out: ringbuf.NewSPSC[outgoing](ringSlabs)}
+	for _, e := range c.w.cfg.Node.Outputs {
+		x.base = append(x.base, len(x.channels))
+		input := InputOf(e)
+		for to := range e.To.Partitions() {
+			x.channels = append(x.channels, transport.Channel{Edge: input, From: c.index, To: to})
+			x.reach = append(x.reach, e.Reaches(c.index, to))
+		}
+	}
+	x.next = make([]uint64, len(x.channels))
+	x.gens = make([]uint32, len(x.channels))
+	x.committed = make([]atomic.Uint64, len(x.channels))
+	return x
+}
+
+// InputOf returns the position of e among the inputs of its receiver.
+func InputOf(e *stream.Edge) int { return slices.Index(e.To.Inputs, e) }
+
+// OutputOf returns the position of e among the outputs of its sender.
+func OutputOf(e *stream.Edge) int { return slices.Index(e.From.Outputs, e) }
+
+// EmittedOn cuts out of what each partition of a sender had emitted, per output channel, what belongs to edge e.
+func EmittedOn(e *stream.Edge, emitted [][]uint64) [][]uint64 {
+	base := 0
+	for _, before := range e.From.Outputs[:OutputOf(e)] {
+		base += before.To.Partitions()
+	}
+	var on [][]uint64
+	for _, all := range emitted {
+		on = append(on, all[base:base+e.To.Partitions()])
+	}
+	return on
+}
+
+// Send implements stream.Exit.
+func (x *exit) Send(leg, to int, s stream.Slab) {
+	x.push(x.base[leg]+to, transport.Frame{Kind: transport.Data, Count: s.Len(), Slab: s})
+}
+
+// Credit implements stream.Exit: it waits until n more items may be emitted, I3. The emitter has flushed, so every
+// emitted item was sent.
+func (x *exit) Credit(n int64) int64 {
+	if x.sender == nil {
+		return stream.Unlimited
+	}
+	enough := func() bool {
+		x.sender.Acked(x.acked.Load())
+		return x.credit(n) >= n
+	}
+	if !enough() {
+		x.blocked.Store(true)
+		if !x.c.awaitFor(logPatience, enough) {
+			x.each(func(ordinal int) { x.push(ordinal, transport.Frame{Kind: transport.Blocked}) })
+			x.c.await(enough)
+		}
+		x.blocked.Store(false)
+	}
+	return x.credit(n)
+}
+
+// credit is what the sender machine grants. An item that goes to more channels than gamma allows at all (a broadcast)
+// must still be able to move: it may once nothing else is unacknowledged.
+func (x *exit) credit(n int64) int64 {
+	c := x.sender.Credit()
+	if x.sender.Unacked() == 0 {
+		c = max(c, uint64(n))
+	}
+	return int64(min(c, math.MaxInt64))
+}
+
+// punctuate sends w on every channel.
+func (x *exit) punctuate(w stream.Window) {
+	x.each(func(ordinal int) { x.push(ordinal, transport.Frame{Kind: transport.Punctuation, Count: 1, Window: w}) })
+}
+
+func (x *exit) each(f func(ordinal int)) {
+	for ordinal, ok := range x.reach {
+		if ok {
+			f(ordinal)
+		}
+	}
+}
+
+func (x *exit) push(ordinal int, f transport.Frame) {
+	f.Channel, f.Epoch, f.First = x.channels[ordinal], x.c.w.cfg.Epoch, x.next[ordinal]
+	x.next[ordinal] += uint64(f.Count)
+	if x.sender != nil && f.Count > 0 {
+		x.sender.Emitted(uint64(f.Count))
+	}
+	o := outgoing{Frame: f, ordinal: ordinal, gen: x.gens[ordinal]}
+	if !x.out.TryPush(o) {
+		x.c.await(func() bool { return x.out.TryPush(o) })
+	}
+	x.c.w.down.park.Wake()
+}

@@ -1,0 +1,377 @@
+package worker
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/threshold"
+	"github.com/afstream/afstream/transport"
+)
+
+// delivery is a frame on its way from upstream to compute.
+type delivery struct {
+	transport.Frame
+	input     int    // dense number of the input channel
+	position  uint64 // the epoch that its positions are counted in, see connection.numbering
+	skip      int    // leading items that the partition already has
+	accounted bool   // the channel is at risk: the items count in the order of arrival that acks follow
+	repeated  bool   // punctuation sent again: it moves no position
+}
+
+// operator is one compute goroutine and its partition. Fields without atomics belong to that goroutine; before Run
+// they belong to Load.
+type operator struct {
+	core
+	task   stream.Task
+	state  state
+	in     *ringbuf.SPSC[delivery]
+	inputs []backup.Input // position per dense input channel
+	ended  []bool         // per dense input channel: it has delivered the end of the stream
+	open   int            // channels that have not
+	log    []delivery     // to be replayed before anything else
+
+	policy  *threshold.Backup // nil: nothing diverges
+	plan    plan
+	closing bool // the last commit starts, or has finished, the close of the stream
+	next    backup.Commit
+	writer  *stream.StateWriter
+	partial bool // the commit under way holds elements
+
+	handled      uint64 // accounted items processed
+	total        uint64 // items processed
+	committedAt  uint64 // total at the last durable commit
+	flightAt     uint64 // total at the commit under way
+	flightInputs []backup.Input
+	processed    atomic.Uint64   // = handled, for upstream
+	gate         atomic.Uint64   // handled may go up to here, from upstream
+	wanted       atomic.Uint64   // upstream waits for processed to reach this
+	committed    []atomic.Uint64 // per dense input channel, for upstream
+}
+
+// plan is when a partition commits, apart from what its divergence demands.
+type plan struct {
+	never   bool   // guarantee None
+	atClose bool   // only at closes: the state in between cannot be told, or is not final
+	window  uint64 // items that may be processed beyond the last commit; 0 = any number
+	every   uint64 // start a commit after so many items
+}
+
+// run is the compute goroutine.
+func (o *operator) run() error {
+	for i := range o.log {
+		o.w.stats.Replayed.Add(uint64(o.log[i].Count - o.log[i].skip))
+		if err := o.take(o.log[i]); err != nil {
+			return err
+		}
+	}
+	o.log = nil
+	if o.closing {
+		if err := o.finish(); err != nil {
+			return err
+		}
+	}
+	for {
+		d, ok := o.in.TryPop()
+		if !ok {
+			var err error
+			if d, err = o.idle(); err != nil {
+				return err
+			}
+			if d.Count == 0 {
+				continue
+			}
+		}
+		o.w.up.park.Wake() // there is room
+		if err := o.take(d); err != nil {
+			return err
+		}
+	}
+}
+
+// idle waits for a delivery. What the emitter holds goes out first: latency before throughput when there is nothing
+// else to do. It returns an empty delivery when a commit ended instead.
+func (o *operator) idle() (d delivery, err error) {
+	o.task.Flush()
+	o.await(func() bool {
+		var ok bool
+		d, ok = o.in.TryPop()
+		return ok || o.flight.state.Load() == landed
+	})
+	return d, o.settle()
+}
+
+func (o *operator) take(d delivery) error {
+	if d.Kind == transport.Punctuation {
+		return o.punctuation(d)
+	}
+	for i := d.skip; i < d.Count; {
+		n, err := o.allowance(d, d.Count-i)
+		if err != nil {
+			return err
+		}
+		if err := o.task.Process(o.w.cfg.Node.Inputs[d.Channel.Edge].Port, d.Slab, i, i+n); err != nil {
+			return fmt.Errorf("%s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+		}
+		i += n
+		o.moved(d, d.First+uint64(i), n)
+		if err := o.obey(); err != nil {
+			return err
+		}
+		o.publish()
+	}
+	d.Release()
+	return nil
+}
+
+// moved takes note of n processed items, the last of them just before position next of its channel.
+func (o *operator) moved(d delivery, next uint64, n int) {
+	p := &o.inputs[d.input].Position
+	p.Epoch, p.Seq = d.position, next
+	o.total += uint64(n)
+	if d.accounted {
+		o.handled += uint64(n)
+	}
+}
+
+// publish lets upstream and the outside see the progress. It comes after obey: items count as processed only when the
+// divergence they caused is within theta, or durable.
+func (o *operator) publish() {
+	o.items.Store(o.total)
+	if o.processed.Load() != o.handled {
+		o.processed.Store(o.handled)
+		if o.handled >= o.wanted.Load() {
+			o.w.up.park.Wake()
+		}
+	}
+}
+
+// allowance returns how many of the next n items may be processed now, at least one. It waits where an invariant
+// leaves no room: I2 for acknowledgements, I1 for the state, and the window for outputs that would come twice.
+func (o *operator) allowance(d delivery, n int) (int, error) {
+	for {
+		if err := o.settle(); err != nil {
+			return 0, err
+		}
+		limit := uint64(n)
+		if d.accounted {
+			if limit = min(limit, o.gate.Load()-o.handled); limit == 0 {
+				o.task.Flush()
+				o.await(func() bool { return o.gate.Load() > o.handled })
+				continue
+			}
+		}
+		if o.plan.window > 0 {
+			limit = min(limit, o.committedAt+o.plan.window-o.total)
+		}
+		run := int(limit)
+		if run > 0 && o.policy != nil {
+			run = o.policy.Run(o.state.now(), run)
+		}
+		if run > 0 {
+			return o.die(run), nil
+		}
+		if err := o.commitNow(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// obey starts or awaits a commit if the state's divergence, the window or the length of a replay demand one.
+func (o *operator) obey() error {
+	if o.policy != nil {
+		switch o.policy.Decide(o.state.now()) {
+		case threshold.Start:
+			if o.flight.state.Load() == noFlight {
+				return o.begin(false, false)
+			}
+		case threshold.Wait:
+			return o.commitNow()
+		}
+	}
+	if o.plan.every > 0 && o.total-o.committedAt >= o.plan.every && o.flight.state.Load() == noFlight {
+		return o.begin(false, false)
+	}
+	return nil
+}
+
+// commitNow returns when the state as it is now, or as far as the theory asks, is durable.
+func (o *operator) commitNow() error {
+	o.w.stats.Waits.Add(1)
+	if o.flight.state.Load() != noFlight {
+		inFlight := o.policy != nil && o.policy.InFlight()
+		o.awaitFlight()
+		if err := o.settle(); err != nil || inFlight {
+			return err
+		}
+	}
+	if err := o.begin(false, false); err != nil {
+		return err
+	}
+	o.awaitFlight()
+	return o.settle()
+}
+
+// begin starts a commit of the position and of the state: whole if asked for or if the store needs it, else the
+// elements that changed most. closing marks the close of the stream. No commit may be under way.
+func (o *operator) begin(whole, closing bool) error {
+	o.next.Whole, o.next.Elements, o.partial = false, nil, false
+	whole = whole || o.store.NeedWhole()
+	if o.state.backup != nil && (whole || o.state.partial() || o.due()) {
+		before := o.state.now()
+		o.writer.Reset(whole)
+		if err := o.state.backup.BackupState(o.writer); err != nil {
+			return fmt.Errorf("back up state of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+		}
+		o.next.Whole, o.next.Elements, o.partial = whole, o.writer.Bytes(), true
+		if o.policy != nil {
+			o.policy.Started(before, o.state.now())
+		}
+	}
+	o.next.Inputs = o.inputs
+	if o.w.replay == Retains {
+		o.next.Outputs = o.exit.next
+	}
+	if closing {
+		o.next.Closing = endOfStream.Number
+	}
+	o.flightAt = o.total
+	copy(o.flightInputs, o.inputs)
+	o.commit(&o.next)
+	return nil
+}
+
+// due says whether a state that can only be saved as a whole has diverged enough for it: otherwise a commit of the
+// position alone will do.
+func (o *operator) due() bool {
+	return o.policy == nil || o.policy.Decide(o.state.now()) != threshold.Continue
+}
+
+// settle takes note of a commit that has become durable.
+func (o *operator) settle() error {
+	ended, err := o.settled()
+	if !ended || err != nil {
+		return err
+	}
+	if o.partial {
+		if o.state.durable != nil {
+			o.state.durable.BackupDurable()
+		}
+		if o.policy != nil {
+			o.policy.Durable(o.state.now())
+		}
+	}
+	o.committedAt = o.flightAt
+	for i, in := range o.flightInputs {
+		o.committed[i].Store(in.Seq)
+	}
+	o.w.up.park.Wake()
+	return nil
+}
+
+// punctuation notes that one input channel has ended, and closes the stream when all have.
+func (o *operator) punctuation(d delivery) error {
+	if !d.repeated {
+		if d.accounted && o.gate.Load() <= o.handled {
+			o.await(func() bool { return o.gate.Load() > o.handled })
+		}
+		o.moved(d, d.Next(), 1)
+		o.publish()
+	}
+	if o.ended[d.input] {
+		return nil
+	}
+	o.ended[d.input] = true
+	if o.open--; o.open > 0 || o.closing {
+		return nil
+	}
+	return o.close()
+}
+
+// close ends the stream for this partition. An operator that emits only here commits its exact state first, so that
+// the close can be run again with the same outcome; any other commits afterwards.
+func (o *operator) close() error {
+	if o.w.replay == Retains {
+		if err := o.commitClose(); err != nil {
+			return err
+		}
+		return o.finish()
+	}
+	if err := o.task.CloseWindow(endOfStream); err != nil {
+		return fmt.Errorf("close %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+	}
+	if o.exit != nil {
+		o.task.Flush()
+		o.exit.punctuate(endOfStream)
+	}
+	if err := o.commitClose(); err != nil {
+		return err
+	}
+	o.w.partitionDone()
+	return nil
+}
+
+func (o *operator) commitClose() error {
+	o.closing = true
+	if o.plan.never {
+		return nil
+	}
+	if o.flight.state.Load() != noFlight {
+		o.awaitFlight()
+		if err := o.settle(); err != nil {
+			return err
+		}
+	}
+	if err := o.begin(o.state.backup != nil, true); err != nil {
+		return err
+	}
+	o.awaitFlight()
+	return o.settle()
+}
+
+// finish is what is left of the close once its commit is durable. After a failure it runs again.
+func (o *operator) finish() error {
+	if o.w.replay == Retains {
+		if err := o.task.CloseWindow(endOfStream); err != nil {
+			return fmt.Errorf("close %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+		}
+		o.task.Flush()
+	}
+	if o.exit != nil {
+		o.exit.punctuate(endOfStream)
+	}
+	o.w.partitionDone()
+	return nil
+}
+
+// state is what an operator can do about its state.
+type state struct {
+	divergence stream.StateDivergence
+	backup     stream.BackupState
+	restore    stream.RestoreState
+	durable    stream.BackupDurable
+}
+
+func abilities(op any) state {
+	var s state
+	s.divergence, _ = op.(stream.StateDivergence)
+	s.backup, _ = op.(stream.BackupState)
+	s.restore, _ = op.(stream.RestoreState)
+	s.durable, _ = op.(stream.BackupDurable)
+	return s
+}
+
+// now returns the divergence, NaN (exceeded) where it is negative: a distance cannot be.
+func (s *state) now() float64 {
+	d := s.divergence.StateDivergence()
+	if d < 0 {
+		return math.NaN()
+	}
+	return d
+}
+
+// partial says whether every commit may take elements along: a self-accounting state writes only what changed most.
+func (s *state) partial() bool { return s.durable != nil }

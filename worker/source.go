@@ -1,0 +1,190 @@
+package worker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/stream"
+)
+
+// source is one compute goroutine that reads. Fields belong to that goroutine; before Run they belong to Load.
+type source struct {
+	core
+	task     stream.SourceTask
+	seek     stream.Replayable // nil when it is read like a pipe
+	progress stream.Progresser // nil if it cannot tell
+	rewinds  *ringbuf.SPSC[rewind]
+	marks    []mark // oldest first, never empty when seek is set
+	lastMark uint64
+	read     uint64 // items, as positions count them
+	ended    bool
+	next     backup.Commit
+}
+
+// mark is a place that a source can go back to: reading on from position continues the numbering with next.
+type mark struct {
+	position stream.Position
+	next     []uint64
+}
+
+// run is the compute goroutine of a source. It stays after the end of its input: a receiver may ask for items again.
+func (s *source) run() error {
+	for {
+		if r, ok := s.rewinds.TryPop(); ok {
+			s.w.down.park.Wake()
+			if err := s.rewind(r); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.ended {
+			s.await(func() bool { return s.rewinds.Len() > 0 || s.flight.state.Load() == landed })
+			if err := s.settle(); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.w.halted.Load() {
+			return nil
+		}
+		if err := s.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads up to a slab.
+func (s *source) fill() error {
+	n, err := s.task.Fill(s.die(stream.SlabItems))
+	s.read += uint64(n)
+	s.items.Add(uint64(n))
+	s.report()
+	if err == nil && s.seek != nil && s.read-s.lastMark >= markEvery {
+		return s.mark()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.EOF), s.w.draining.Load():
+		s.ended = true
+		s.task.Flush()
+		s.exit.punctuate(endOfStream)
+		return nil
+	}
+	return fmt.Errorf("read %s partition %d: %w", s.w.cfg.Node.Name, s.index, err)
+}
+
+func (s *source) report() {
+	if s.progress == nil || s.w.cfg.OnProgress == nil {
+		return
+	}
+	done, total := s.progress.Progress()
+	s.w.cfg.OnProgress(s.index, done, total)
+}
+
+// mark notes where the source stands, and commits the newest mark that all receivers have committed beyond: after a
+// failure of the source nothing before it will be asked for.
+func (s *source) mark() error {
+	s.task.Flush()
+	s.lastMark = s.read
+	s.marks = append(s.marks, mark{position: s.seek.Position(), next: append([]uint64(nil), s.exit.next...)})
+	if len(s.marks) > maxMarks {
+		s.thin()
+	}
+	if err := s.settle(); err != nil || s.flight.state.Load() != noFlight {
+		return err
+	}
+	newest := 0
+	for i := len(s.marks) - 1; i > 0; i-- {
+		if s.passed(s.marks[i]) {
+			newest = i
+			break
+		}
+	}
+	if newest == 0 {
+		return nil
+	}
+	s.marks = append(s.marks[:0], s.marks[newest:]...)
+	m := s.marks[0]
+	s.next = backup.Commit{Source: encodePosition(m.position), Outputs: m.next}
+	s.commit(&s.next)
+	return nil
+}
+
+// settle takes note of a commit that has ended.
+func (s *source) settle() error {
+	_, err := s.settled()
+	return err
+}
+
+// passed says whether every receiver has committed all that came before m.
+func (s *source) passed(m mark) bool {
+	for ordinal, ok := range s.exit.reach {
+		if ok && m.next[ordinal] > s.exit.committed[ordinal].Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// thin drops every second mark but the first: going back gets coarser, never wrong.
+func (s *source) thin() {
+	kept := s.marks[:1]
+	for i := 2; i < len(s.marks); i += 2 {
+		kept = append(kept, s.marks[i])
+	}
+	s.marks = kept
+}
+
+// rewind goes back to the newest mark that is not beyond what is asked for. What other receivers get again by that is
+// dropped by the downstream goroutine.
+func (s *source) rewind(r rewind) error {
+	i := len(s.marks) - 1
+	for i > 0 && s.marks[i].next[r.ordinal] > r.from {
+		i--
+	}
+	m := s.marks[i]
+	if m.next[r.ordinal] > r.from {
+		return fmt.Errorf("rewind %s: asked for item %d of a channel, the oldest mark is at %d",
+			s.w.cfg.name(), r.from, m.next[r.ordinal])
+	}
+	s.marks = s.marks[:i+1]
+	s.exit.gens[r.ordinal] = r.gen
+	s.ended = false
+	return s.start(m)
+}
+
+// start makes the source go on from m.
+func (s *source) start(m mark) error {
+	if err := s.seek.Seek(m.position); err != nil {
+		return fmt.Errorf("go back to item %d of %s: %w", m.position.Item, s.w.cfg.Node.Name, err)
+	}
+	s.task.Resume(m.next)
+	copy(s.exit.next, m.next)
+	s.read, s.lastMark = m.position.Item, m.position.Item
+	return nil
+}
+
+// positionBytes is the length of a source position in a commit.
+const positionBytes = 24
+
+func encodePosition(p stream.Position) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, positionBytes), p.Item)
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.Offset))
+	return binary.LittleEndian.AppendUint64(b, p.Line)
+}
+
+func decodePosition(b []byte) (stream.Position, error) {
+	if len(b) != positionBytes {
+		return stream.Position{}, fmt.Errorf("source position of %d bytes, want %d", len(b), positionBytes)
+	}
+	return stream.Position{
+		Item:   binary.LittleEndian.Uint64(b),
+		Offset: int64(binary.LittleEndian.Uint64(b[8:])),
+		Line:   binary.LittleEndian.Uint64(b[16:]),
+	}, nil
+}

@@ -1,0 +1,57 @@
+package worker
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats counts what a worker did. All fields may be read while it runs.
+type Stats struct {
+	Items        atomic.Uint64 // processed; for a source: read
+	Emitted      atomic.Uint64 // sent downstream
+	Replayed     atomic.Uint64 // taken from the item log, or received again after a failure
+	Duplicates   atomic.Uint64 // received again and dropped
+	Stale        atomic.Uint64 // of an older incarnation of the sender, dropped
+	Lost         atomic.Uint64 // neither processed by this incarnation nor by the one before, nor to be had again
+	Repeated     atomic.Uint64 // processed by the one before too: outputs emitted twice, if it emits as it processes
+	StateCommits atomic.Uint64
+	ItemCommits  atomic.Uint64
+	Bytes        atomic.Uint64 // of elements and items in these
+	Nanoseconds  atomic.Uint64 // from the start of each until it was durable, added up
+	Waits        atomic.Uint64 // times that processing stopped for a backup
+}
+
+func (s *Stats) committed(bytes int, d time.Duration) {
+	s.StateCommits.Add(1)
+	s.Bytes.Add(uint64(bytes))
+	s.Nanoseconds.Add(uint64(d))
+}
+
+func (s *Stats) logged(bytes int, d time.Duration) {
+	s.ItemCommits.Add(1)
+	s.Bytes.Add(uint64(bytes))
+	s.Nanoseconds.Add(uint64(d))
+}
+
+// Autopsy is what is left to know of a worker that has ended. It serves to count losses exactly, which only a run in
+// one process can, and is nothing that a recovery relies on.
+type Autopsy struct {
+	Items     uint64    // processed, or read
+	Partition []Remains // per compute goroutine
+	sources   []any     // of a source read like a pipe: it goes on
+}
+
+// Remains is the last state of one partition.
+type Remains struct {
+	Divergence float64        // of its state from the last durable backup, as far as it says
+	Inputs     []InputRemains // per input channel
+	Emitted    []uint64       // per output channel
+}
+
+// InputRemains is how far one input channel had come, as positions in the sender's incarnation Epoch.
+type InputRemains struct {
+	Epoch           uint64
+	Received, Acked uint64
+	ProcessedEpoch  uint64
+	Processed       uint64
+}

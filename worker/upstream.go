@@ -1,0 +1,362 @@
+package worker
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/transport"
+)
+
+// Input is a connection from one incarnation of a sending worker.
+type Input struct {
+	Edge   int // among the inputs of this worker's operator
+	Sender int // number of the sending worker
+	Epoch  uint64
+	Replay Replay
+	In     transport.Inbound
+	// Emitted is what the sender's previous incarnation had emitted per channel, if that is known: [partition of the
+	// sending worker][receiving partition].
+	Emitted [][]uint64
+}
+
+// upstream is the receiving stage. Everything here belongs to its goroutine.
+type upstream struct {
+	w        *Worker
+	park     *ringbuf.Parker
+	attached *ringbuf.MPSC[Input]
+	channels [][][]*inChannel // [input edge][compute goroutine][sending partition], nil where nothing can arrive
+	conns    []*connection
+	arrivals []*arrivals // per compute goroutine
+	logDone  *ringbuf.MPSC[logResult]
+}
+
+// inChannel is what a partition has of one input channel.
+type inChannel struct {
+	conn      *connection // nil until its sender is attached
+	id        transport.Channel
+	input     int    // dense number
+	epoch     uint64 // incarnation of the sender that next counts in
+	next      uint64 // everything before is here
+	acked     uint64 // everything before is answered for
+	announced [2]uint64
+	fresh     bool // nothing has arrived on this connection yet
+	ended     bool
+	// before is how far the previous incarnation of this worker had processed the channel, and beforeEpoch the numbering
+	// of that: to count repetitions and losses.
+	before InputRemains
+}
+
+// noEpoch is no sender's incarnation.
+const noEpoch = ^uint64(0)
+
+// connection is one attached sending worker.
+type connection struct {
+	Input
+	channels []*inChannel
+	hello    int // channels that have been told where to start
+	held     *transport.Frame
+	heldBuf  transport.Frame
+}
+
+// numbering is the epoch that positions of the connection's channels are counted in. Output that can be re-created
+// keeps its numbers across incarnations of the sender.
+func (c *connection) numbering(epoch uint64) uint64 {
+	if c.Replay == Rewinds || c.Replay == Retains {
+		return 0
+	}
+	return epoch
+}
+
+type logResult struct {
+	part    int
+	err     error
+	bytes   int
+	started time.Time
+}
+
+// run is the upstream goroutine: it moves what it can and parks when nothing moved.
+func (u *upstream) run() error {
+	for !u.w.halted.Load() {
+		moved, err := u.step()
+		if err != nil {
+			return err
+		}
+		if moved {
+			continue
+		}
+		u.park.Wait(func() bool {
+			if u.w.halted.Load() {
+				return true
+			}
+			moved, err = u.step()
+			return moved || err != nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step does everything that can be done without waiting and reports whether that was anything.
+func (u *upstream) step() (moved bool, err error) {
+	for {
+		a, ok := u.attached.TryPop()
+		if !ok {
+			break
+		}
+		u.attach(a)
+		moved = true
+	}
+	for {
+		r, ok := u.logDone.TryPop()
+		if !ok {
+			break
+		}
+		if err := u.logged(r); err != nil {
+			return false, err
+		}
+		moved = true
+	}
+	for _, c := range u.conns {
+		got, err := u.receive(c)
+		if err != nil {
+			return false, err
+		}
+		moved = moved || got
+	}
+	for i, a := range u.arrivals {
+		if err := u.account(i, a); err != nil {
+			return false, err
+		}
+	}
+	for _, c := range u.conns {
+		u.announce(c)
+	}
+	return moved, nil
+}
+
+// attach replaces the connection of a sending worker. What its earlier incarnation still had under way is dropped
+// with the old connection.
+func (u *upstream) attach(in Input) {
+	c := &connection{Input: in}
+	for i, old := range u.conns {
+		if old.Edge == in.Edge && old.Sender == in.Sender {
+			u.conns = append(u.conns[:i], u.conns[i+1:]...)
+			break
+		}
+	}
+	edge := u.w.cfg.Node.Inputs[in.Edge]
+	for local := range edge.From.Compute {
+		from := in.Sender*edge.From.Compute + local
+		for part := range u.channels[in.Edge] {
+			ch := u.channels[in.Edge][part][from]
+			if ch == nil {
+				continue
+			}
+			if in.Emitted != nil {
+				u.countLost(ch, in.Emitted[local][ch.id.To])
+			}
+			if epoch := c.numbering(in.Epoch); epoch != ch.epoch {
+				ch.epoch, ch.next, ch.acked = epoch, 0, 0
+			}
+			ch.conn, ch.fresh = c, true
+			ch.announced = [2]uint64{}
+			c.channels = append(c.channels, ch)
+		}
+	}
+	u.conns = append(u.conns, c)
+}
+
+// countLost adds what the sender's previous incarnation emitted beyond what came here, or was answered for by the
+// previous incarnation of this worker.
+func (u *upstream) countLost(ch *inChannel, emitted uint64) {
+	here := ch.next
+	if ch.before.Epoch == ch.epoch {
+		here = max(here, ch.before.Acked)
+	}
+	if emitted > here {
+		u.w.stats.Lost.Add(emitted - here)
+	}
+}
+
+// receive takes frames off a connection until it is empty or a partition's ring is full.
+func (u *upstream) receive(c *connection) (moved bool, err error) {
+	for {
+		if c.held == nil {
+			f, ok := c.In.Receive()
+			if !ok {
+				return moved, nil
+			}
+			c.heldBuf = f
+			c.held = &c.heldBuf
+		}
+		taken, err := u.deliver(c, c.held)
+		if err != nil || !taken {
+			return moved, err
+		}
+		c.held = nil
+		moved = true
+	}
+}
+
+// deliver passes one frame on to its partition, or reports false if there is no room.
+func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
+	part := f.Channel.To % u.w.cfg.Node.Compute
+	ch := u.channels[c.Edge][part][f.Channel.From]
+	a := u.arrivals[part]
+	if f.Epoch != c.Epoch {
+		u.w.stats.Stale.Add(uint64(f.Count))
+		f.Release()
+		return true, nil
+	}
+	if f.Kind == transport.Blocked {
+		a.blocked = true
+		return true, nil
+	}
+	d := delivery{Frame: *f, input: ch.input, position: ch.epoch, accounted: c.Replay == AtRisk}
+	switch {
+	case ch.ended: // sent again by a sender that does not know
+		ch.next, ch.acked = max(ch.next, f.Next()), max(ch.acked, f.Next())
+		u.w.stats.Duplicates.Add(uint64(f.Count))
+		f.Release()
+		return true, nil
+	case f.Kind == transport.Punctuation && f.Next() <= ch.next:
+		d.repeated, d.accounted = true, false // its position is known, but not that it was an end
+	case f.Next() <= ch.next:
+		u.w.stats.Duplicates.Add(uint64(f.Count))
+		f.Release()
+		return true, nil
+	case f.First < ch.next:
+		d.skip = int(ch.next - f.First)
+	case f.First > ch.next && !ch.fresh:
+		return false, fmt.Errorf("%s: channel %+v: got sequence %d, want %d", u.w.cfg.name(), ch.id, f.First, ch.next)
+	}
+	p := u.w.operators[part]
+	if d.accounted {
+		a.retain(f) // before compute can let go of it
+	}
+	if !p.in.TryPush(d) {
+		if d.accounted {
+			a.release(f)
+		}
+		return false, nil
+	}
+	if ch.fresh {
+		u.first(ch, f)
+	}
+	if d.accounted {
+		a.blocked = false
+		a.add(ch, *f, d.skip)
+	}
+	ch.next = max(ch.next, f.Next())
+	ch.ended = ch.ended || f.Kind == transport.Punctuation
+	p.park.Wake()
+	return true, nil
+}
+
+// first looks at the first frame of a connection, which shows what a failure of this worker has cost: a gap is what
+// the sender could or need not send again.
+func (u *upstream) first(ch *inChannel, f *transport.Frame) {
+	ch.fresh = false
+	start := max(f.First, ch.next)
+	if ch.before.ProcessedEpoch != ch.epoch {
+		return
+	}
+	ch.before.ProcessedEpoch = noEpoch // counted
+	if lost := start - max(ch.next, min(start, ch.before.Processed)); f.First > ch.next {
+		u.w.stats.Lost.Add(lost)
+	}
+	if again := ch.before.Processed; again > start {
+		u.w.stats.Replayed.Add(again - start)
+		if u.w.cfg.emits() {
+			u.w.stats.Repeated.Add(again - start)
+		}
+	}
+}
+
+// account runs the acknowledgement machine of one partition and logs what it must.
+func (u *upstream) account(part int, a *arrivals) error {
+	p := u.w.operators[part]
+	m := a.machine
+	m.Processed(p.processed.Load())
+	a.acknowledge()
+	if gate := m.Gate(); gate != p.gate.Load() {
+		p.gate.Store(gate)
+		p.park.Wake()
+	}
+	wanted := ^uint64(0)
+	if m.Acked() < m.Received() {
+		wanted = m.Done() + 1
+	}
+	p.wanted.Store(wanted)
+	if a.logging || !(a.blocked || m.MustLog()) {
+		return nil
+	}
+	if from, to := m.Pending(); from == to || u.w.cfg.Store == nil {
+		return nil
+	}
+	entries, err := a.pending()
+	if err != nil {
+		return fmt.Errorf("log items of %s: %w", u.w.cfg.name(), err)
+	}
+	bytes := 0
+	for i := range entries {
+		bytes += len(entries[i].Items)
+	}
+	a.logging, a.blocked = true, false
+	started := time.Now()
+	p.store.AppendLog(entries, func(err error) {
+		r := logResult{part: part, err: err, bytes: bytes, started: started}
+		for !u.logDone.TryPush(r) { // one write per partition is under way, and there is a slot for each
+			runtime.Gosched()
+		}
+		u.park.Wake()
+	})
+	return nil
+}
+
+func (u *upstream) logged(r logResult) error {
+	if r.err != nil {
+		return fmt.Errorf("log items of %s: %w", u.w.cfg.name(), r.err)
+	}
+	a := u.arrivals[r.part]
+	a.logging = false
+	a.machine.Logged(a.logTo)
+	u.w.stats.logged(r.bytes, time.Since(r.started))
+	return nil
+}
+
+// announce tells the sender what has changed since it was last told. Acknowledgements are cumulative, so one that finds
+// no room is simply made later.
+func (u *upstream) announce(c *connection) {
+	for c.hello < len(c.channels) {
+		ch := c.channels[c.hello]
+		a := transport.Ack{Channel: ch.id, Resume: true, Epoch: c.Epoch, Acked: ch.next, Live: c.Replay == Live && u.w.cfg.Before != nil}
+		if !c.In.Acknowledge(a) {
+			return
+		}
+		c.hello++
+	}
+	for _, ch := range c.channels {
+		now := [2]uint64{ch.acked, u.committed(ch)}
+		if now == ch.announced {
+			continue
+		}
+		if !c.In.Acknowledge(transport.Ack{Channel: ch.id, Epoch: c.Epoch, Acked: now[0], Committed: now[1]}) {
+			return
+		}
+		ch.announced = now
+	}
+}
+
+// committed returns the channel's durable position. Only senders that can re-create their output care for it, and
+// theirs are the positions that hold across incarnations.
+func (u *upstream) committed(ch *inChannel) uint64 {
+	if ch.conn.Replay != Rewinds && ch.conn.Replay != Retains {
+		return 0
+	}
+	return u.w.operators[ch.id.To%u.w.cfg.Node.Compute].committed[ch.input].Load()
+}

@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/threshold"
+	"github.com/afstream/afstream/transport"
+)
+
+// Worker is one incarnation of one worker of an operator. Make it with Load, connect it with AttachInput and
+// AttachOutput, then Run it. A worker is used once: its successor is another Worker with a higher epoch.
+type Worker struct {
+	cfg    Config
+	log    *slog.Logger
+	replay Replay
+	budget threshold.Budget // of each partition
+
+	operators []*operator // of an operator or sink
+	sources   []*source   // of a source
+	up        *upstream   // nil for sources
+	down      *downstream // nil for sinks
+
+	stats    Stats
+	undone   atomic.Int32 // partitions that have not finished the stream
+	halted   atomic.Bool
+	draining atomic.Bool
+	fault    atomic.Pointer[error] // what ended the worker first
+}
+
+// Replay says how the worker's output can be had again.
+func (w *Worker) Replay() Replay { return w.replay }
+
+// Budget returns the thresholds of each of the worker's partitions.
+func (w *Worker) Budget() threshold.Budget { return w.budget }
+
+// Stats returns the worker's counters.
+func (w *Worker) Stats() *Stats { return &w.stats }
+
+// UpstreamParker is woken by what arrives; nil for a source.
+func (w *Worker) UpstreamParker() *ringbuf.Parker {
+	if w.up == nil {
+		return nil
+	}
+	return w.up.park
+}
+
+// DownstreamParker is woken by acknowledgements; nil for a sink.
+func (w *Worker) DownstreamParker() *ringbuf.Parker {
+	if w.down == nil {
+		return nil
+	}
+	return w.down.park
+}
+
+// AttachInput connects an incarnation of a sending worker, in place of the one before it. Before or during Run, by one
+// goroutine at a time.
+func (w *Worker) AttachInput(in Input) {
+	for !w.up.attached.TryPush(in) && !w.halted.Load() {
+		runtime.Gosched()
+	}
+	w.up.park.Wake()
+}
+
+// AttachOutput connects an incarnation of a receiving worker, in place of the one before it.
+func (w *Worker) AttachOutput(out Output) {
+	for !w.down.attached.TryPush(out) && !w.halted.Load() {
+		runtime.Gosched()
+	}
+	w.down.park.Wake()
+}
+
+// Run runs the three stages and returns when all of them have ended: after Stop or Kill with nil, else with the error
+// that ended the first of them.
+func (w *Worker) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, w.Stop)
+	defer stop()
+	var stages sync.WaitGroup
+	stage := func(run func() error) {
+		stages.Go(func() {
+			if err := run(); err != nil {
+				w.fault.CompareAndSwap(nil, &err)
+				w.Stop()
+			}
+		})
+	}
+	for _, s := range w.sources {
+		stage(func() error { return s.guard(s.run) })
+	}
+	for _, o := range w.operators {
+		stage(func() error { return o.guard(o.run) })
+	}
+	if w.up != nil {
+		stage(w.up.run)
+	}
+	if w.down != nil {
+		stage(w.down.run)
+	}
+	stages.Wait()
+	if err := w.fault.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Stop ends the worker where it stands. Nothing is flushed or saved. A source that is read like a pipe stays open for
+// the next incarnation: Close ends it.
+func (w *Worker) Stop() {
+	w.halted.Store(true)
+	for _, s := range w.sources {
+		s.park.Wake()
+	}
+	for _, o := range w.operators {
+		o.park.Wake()
+	}
+	if w.up != nil {
+		w.up.park.Wake()
+	}
+	if w.down != nil {
+		w.down.park.Wake()
+	}
+}
+
+// Kill ends the worker abruptly, as a failure would: its goroutines stop where they are, and all it holds in memory is
+// lost. It is Stop by another name, since Stop saves nothing either.
+func (w *Worker) Kill() { w.Stop() }
+
+// Drain makes a source end its stream now, as if its input had ended here.
+func (w *Worker) Drain() {
+	w.draining.Store(true)
+	w.Close()
+}
+
+// Close closes the worker's sources and with that interrupts their reading.
+func (w *Worker) Close() {
+	for _, s := range w.sources {
+		if err := s.task.Close(); err != nil {
+			w.log.Debug("close source", "worker", w.cfg.name(), "err", err)
+		}
+	}
+}
+
+// Items returns how many items the worker has processed, or read.
+func (w *Worker) Items() uint64 {
+	var n uint64
+	for _, s := range w.sources {
+		n += s.items.Load()
+	}
+	for _, o := range w.operators {
+		n += o.items.Load()
+	}
+	return n
+}
+
+func (w *Worker) partitionDone() {
+	if w.undone.Add(-1) == 0 && w.cfg.OnDone != nil {
+		w.cfg.OnDone()
+	}
+}
+
+// Autopsy returns what is known of the worker after Run has returned.
+func (w *Worker) Autopsy() *Autopsy {
+	a := &Autopsy{Items: w.Items()}
+	for _, s := range w.sources {
+		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered())})
+		if s.seek == nil {
+			a.sources = append(a.sources, s.task.Source())
+		}
+	}
+	for i, o := range w.operators {
+		r := Remains{Inputs: w.up.remains(i, o)}
+		if o.policy != nil {
+			r.Divergence = o.policy.Divergence(o.state.now())
+		}
+		if o.exit != nil {
+			r.Emitted = o.exit.emitted(o.task.Buffered())
+		}
+		a.Partition = append(a.Partition, r)
+	}
+	return a
+}
+
+// emitted returns the position per output channel. Items still in open slabs have no number yet; they are counted on
+// the first channel, since only their sum matters.
+func (x *exit) emitted(buffered int) []uint64 {
+	e := append([]uint64(nil), x.next...)
+	if len(e) > 0 {
+		e[0] += uint64(buffered)
+	}
+	return e
+}
+
+// remains returns how far the inputs of one partition had come.
+func (u *upstream) remains(part int, o *operator) []InputRemains {
+	r := make([]InputRemains, len(o.inputs))
+	for i, in := range o.inputs {
+		r[i] = InputRemains{ProcessedEpoch: in.Epoch, Processed: in.Seq}
+	}
+	for _, edge := range u.channels {
+		for _, ch := range edge[part] {
+			if ch != nil {
+				r[ch.input].Epoch, r[ch.input].Received, r[ch.input].Acked = ch.epoch, ch.next, ch.acked
+			}
+		}
+	}
+	return r
+}
+
+// each input channel of a partition, in the order of their dense numbers.
+func (w *Worker) inputChannels(part int) []transport.Channel {
+	var ids []transport.Channel
+	for i, e := range w.cfg.Node.Inputs {
+		for from := range e.From.Partitions() {
+			if e.Reaches(from, part) {
+				ids = append(ids, transport.Channel{Edge: i, From: from, To: part})
+			}
+		}
+	}
+	return ids
+}
+
+// Halted says whether the worker was stopped or killed.
+func (w *Worker) Halted() bool { return w.halted.Load() }
+
+// Measurable says whether every source of the worker knows the size of its input.
+func (w *Worker) Measurable() bool {
+	for _, s := range w.sources {
+		if s.progress == nil {
+			return false
+		}
+		if _, total := s.progress.Progress(); total <= 0 {
+			return false
+		}
+	}
+	return true
+}
