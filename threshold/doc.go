@@ -1,0 +1,26 @@
+// Package threshold holds the pure machines that decide, for one partition, when a state is backed up, what may be
+// acknowledged, processed and sent, and when pending items must be logged. It is errorbound put to work: [Split] gives
+// a partition the budget of its incarnation; [Backup] keeps theta, [Receiver] keeps l, [Sender] keeps gamma, and
+// [Marks] bounds what is emitted twice.
+//
+// The machines know no clock, no I/O, no goroutine and no item: they are fed with counts and divergences, per slab or
+// run, and answer with counts and actions. Each belongs to the goroutine that calls it. Each lists its invariants on
+// its type and checks them in Valid, which is for tests and debug builds.
+//
+// # What a divergence must be
+//
+// A recovery does not return to one earlier state: it loads the last backup and applies those later items that were
+// logged or are resent, and not those that were only processed. The error is the sum of the effects of the items in
+// between, a subset of those since the backup. The bound theta holds for a subset if the effect of any subset is at
+// most the divergence reported. That is so for counts, sums of non-negative values, sets that only grow and sketches.
+// A state whose changes can cancel (+9, then -9) must report the length of its path since the backup, |9| + |-9|, not
+// the distance between its ends, if any of its inputs is at risk: otherwise each +9 may be lost and each -9 be replayed
+// from the item log, over and over, with a distance that never passes 9. On inputs that can be had again in full the
+// plain distance is enough.
+//
+// # How it is tested
+//
+// The tests in paper_test.go cite the theory claim by claim. protocol_sim_test.go runs the machines inside a whole
+// simulated job (sources, channels, stores, crashes at any step) and compares each run with a failure-free one; run
+// more seeds with -sim.runs, replay one with -sim.seed.
+package threshold
