@@ -73,6 +73,7 @@ type slot struct {
 	current  atomic.Pointer[worker.Worker] // nil while it is down
 	loaded   *worker.Worker
 	before   uint64 // items processed by earlier incarnations
+	read     uint64 // input read, what was read again not counted twice
 	done     bool
 	totals   *OperatorResult
 }
@@ -324,6 +325,7 @@ func (r *run) tell(e Event) {
 // account adds what an incarnation did to the totals of its operator.
 func (r *run) account(s *slot, w *worker.Worker) {
 	st, t := w.Stats(), s.totals
+	s.read = max(s.read, w.Read())
 	t.Items += w.Items()
 	t.Emitted += st.Emitted.Load()
 	t.Lost += st.Lost.Load()
@@ -337,10 +339,8 @@ func (r *run) account(s *slot, w *worker.Worker) {
 
 // summarise fills in what is known only at the end.
 func (r *run) summarise() {
-	for i, n := range r.nodes {
-		if n.IsSource {
-			r.result.Items += r.result.Operators[i].Items
-		}
+	for _, s := range r.slots {
+		r.result.Items += s.read
 	}
 	for _, p := range r.replaced {
 		f := &r.result.Failures[p.failure]

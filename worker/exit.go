@@ -93,6 +93,9 @@ func (x *exit) Credit(n int64) int64 {
 		}
 		x.blocked.Store(false)
 	}
+	if err := x.sender.Valid(); checkInvariants && err != nil {
+		panic(err)
+	}
 	return x.credit(n)
 }
 

@@ -141,6 +141,10 @@ func (w *Worker) loadSource(i int) error {
 	}
 	s.rewinds = w.addLane(&s.core).rewinds
 	if s.seek == nil {
+		if w.cfg.Before != nil {
+			s.read = w.cfg.Before.Partition[i].Read
+			s.furthest.Store(s.read)
+		}
 		return nil
 	}
 	first := mark{position: s.seek.Position(), next: make([]uint64, len(s.exit.next))}
@@ -157,7 +161,7 @@ func (w *Worker) loadSource(i int) error {
 	}
 	copy(first.next, r.Outputs)
 	s.marks = []mark{first}
-	s.items.Store(first.position.Item)
+	s.furthest.Store(first.position.Item)
 	return s.start(first)
 }
 

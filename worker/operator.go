@@ -121,6 +121,11 @@ func (o *operator) take(d delivery) error {
 		if err := o.obey(); err != nil {
 			return err
 		}
+		if checkInvariants {
+			if err := o.valid(); err != nil {
+				return err
+			}
+		}
 		o.publish()
 	}
 	d.Release()
@@ -135,6 +140,17 @@ func (o *operator) moved(d delivery, next uint64, n int) {
 	if d.accounted {
 		o.handled += uint64(n)
 	}
+}
+
+// valid checks I1 once the items just processed are about to count.
+func (o *operator) valid() error {
+	if o.policy == nil {
+		return nil
+	}
+	if err := o.policy.Valid(o.state.now()); err != nil {
+		return fmt.Errorf("%s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+	}
+	return nil
 }
 
 // publish lets upstream and the outside see the progress. It comes after obey: items count as processed only when the
@@ -182,15 +198,21 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 
 // obey starts or awaits a commit if the state's divergence, the window or the length of a replay demand one.
 func (o *operator) obey() error {
-	if o.policy != nil {
-		switch o.policy.Decide(o.state.now()) {
-		case threshold.Start:
-			if o.flight.state.Load() == noFlight {
-				return o.begin(false, false)
-			}
-		case threshold.Wait:
-			return o.commitNow()
+	for o.policy != nil {
+		action := o.policy.Decide(o.state.now())
+		if action == threshold.Continue {
+			break
 		}
+		if action == threshold.Wait {
+			if err := o.commitNow(); err != nil {
+				return err
+			}
+			continue // what was processed during an earlier backup may need another
+		}
+		if o.flight.state.Load() != noFlight {
+			break
+		}
+		return o.begin(false, false)
 	}
 	if o.plan.every > 0 && o.total-o.committedAt >= o.plan.every && o.flight.state.Load() == noFlight {
 		return o.begin(false, false)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/ringbuf"
@@ -20,7 +21,8 @@ type source struct {
 	rewinds  *ringbuf.SPSC[rewind]
 	marks    []mark // oldest first, never empty when seek is set
 	lastMark uint64
-	read     uint64 // items, as positions count them
+	read     uint64        // items, as positions count them
+	furthest atomic.Uint64 // the most that read has been
 	ended    bool
 	next     backup.Commit
 }
@@ -61,6 +63,7 @@ func (s *source) run() error {
 func (s *source) fill() error {
 	n, err := s.task.Fill(s.die(stream.SlabItems))
 	s.read += uint64(n)
+	s.furthest.Store(max(s.read, s.furthest.Load()))
 	s.items.Add(uint64(n))
 	s.report()
 	if err == nil && s.seek != nil && s.read-s.lastMark >= markEvery {

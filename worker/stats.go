@@ -46,6 +46,7 @@ type Remains struct {
 	Divergence float64        // of its state from the last durable backup, as far as it says
 	Inputs     []InputRemains // per input channel
 	Emitted    []uint64       // per output channel
+	Read       uint64         // of a source
 }
 
 // InputRemains is how far one input channel had come, as positions in the sender's incarnation Epoch.

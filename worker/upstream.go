@@ -283,6 +283,11 @@ func (u *upstream) account(part int, a *arrivals) error {
 	m := a.machine
 	m.Processed(p.processed.Load())
 	a.acknowledge()
+	if checkInvariants {
+		if err := m.Valid(); err != nil {
+			return fmt.Errorf("%s partition %d: %w", u.w.cfg.name(), p.index, err)
+		}
+	}
 	if gate := m.Gate(); gate != p.gate.Load() {
 		p.gate.Store(gate)
 		p.park.Wake()

@@ -156,6 +156,15 @@ func (w *Worker) Items() uint64 {
 	return n
 }
 
+// Read returns how much of its input a source has read over all incarnations, without what it read again.
+func (w *Worker) Read() uint64 {
+	var n uint64
+	for _, s := range w.sources {
+		n += s.furthest.Load()
+	}
+	return n
+}
+
 func (w *Worker) partitionDone() {
 	if w.undone.Add(-1) == 0 && w.cfg.OnDone != nil {
 		w.cfg.OnDone()
@@ -166,7 +175,7 @@ func (w *Worker) partitionDone() {
 func (w *Worker) Autopsy() *Autopsy {
 	a := &Autopsy{Items: w.Items()}
 	for _, s := range w.sources {
-		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered())})
+		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.read})
 		if s.seek == nil {
 			a.sources = append(a.sources, s.task.Source())
 		}

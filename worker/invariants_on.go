@@ -1,0 +1,5 @@
+//go:build invariants
+
+package worker
+
+const checkInvariants = true
