@@ -1,0 +1,52 @@
+# afstream: everything a developer runs. `make check` is what must hold before a change lands.
+
+GO ?= go
+FUZZTIME ?= 10s
+BENCHTIME ?= 1x
+BENCHCOUNT ?= 10
+
+.PHONY: run test check lint vet fmt race sim fuzz bench data help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+run: ## find the heavy hitters of the shipped packet trace
+	$(GO) run ./cmd/afstream run heavy-hitter
+
+test: ## the tests, as a user runs them
+	$(GO) test ./...
+
+check: fmt vet lint race sim fuzz ## all that must hold: format, vet, staticcheck, tests under -race, simulation, fuzz smoke
+
+fmt: ## fail if gofmt would change a file
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+
+vet: ## go vet, with and without the invariant checks
+	$(GO) vet ./...
+	$(GO) vet -tags invariants ./...
+
+lint: ## staticcheck
+	$(GO) tool staticcheck ./...
+
+race: ## the tests with the race detector and every invariant checked as the jobs run
+	$(GO) test -race -tags invariants -timeout 20m ./...
+
+sim: ## the protocol simulation, 20,000 seeds, and more random topologies
+	$(GO) test ./threshold -run Simulation -sim.runs=20000
+	$(GO) test -tags invariants ./controller -run Properties -rapid.checks=400
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "fuzz $$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+bench: ## the figures of docs/benchmarks.md, summed up by benchstat
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./controller | tee bench.out
+	$(GO) test -run '^$$' -bench . -benchtime 200ms -count 3 ./ringbuf ./connector ./algorithms/... ./state ./backup ./threshold | tee -a bench.out
+	$(GO) tool benchstat bench.out
+
+data: ## fetch the larger real inputs into .data/
+	sh data/fetch.sh
