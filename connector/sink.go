@@ -1,0 +1,125 @@
+package connector
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/afstream/afstream/stream"
+)
+
+// errSuperseded is returned to a sink that writes although its successor is at work.
+var errSuperseded = errors.New("connector: sink was replaced by a later one of its partition")
+
+// Collector gathers what the partitions of a sink receive. The zero value is ready. All
+// methods may be called from any goroutine, also while the job runs.
+type Collector[T any] struct {
+	mu    sync.Mutex
+	parts map[int]*collected[T]
+}
+
+// collected is what one partition received.
+type collected[T any] struct {
+	items []T
+	final int // how many of them no successor will be given again
+	sink  *collectSink[T]
+}
+
+// Items returns a copy of what has arrived so far, one partition after the other, each
+// in the order of arrival.
+func (c *Collector[T]) Items() []T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []T
+	for _, part := range slices.Sorted(maps.Keys(c.parts)) {
+		all = append(all, c.parts[part].items...)
+	}
+	return all
+}
+
+// Len returns how many items have arrived so far.
+func (c *Collector[T]) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, p := range c.parts {
+		n += len(p.items)
+	}
+	return n
+}
+
+// Reset forgets all items, so that a Collector can serve another run. Sinks of the run
+// before must not write any more, and get an error if they do.
+func (c *Collector[T]) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts = nil
+}
+
+// Collect returns a sink that adds every item to c, for tests and for results that are
+// used in the same process. It keeps all items in memory. Items are copied by
+// assignment: what they point to must stay valid.
+//
+// It holds to the contract of stream.Flusher: when a partition's sink is opened again
+// after a failure, what came since the last Flush is dropped, as it is given again, and
+// the sink before it can write no more.
+func Collect[T any](c *Collector[T]) stream.NewSink[T] {
+	return func(part, parts int) (stream.Sink[T], error) {
+		if err := checkPart(part, parts); err != nil {
+			return nil, err
+		}
+		s := &collectSink[T]{c: c, part: part}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.parts == nil {
+			c.parts = map[int]*collected[T]{}
+		}
+		p := c.parts[part]
+		if p == nil {
+			p = &collected[T]{}
+			c.parts[part] = p
+		}
+		p.items, p.sink = p.items[:p.final], s
+		return s, nil
+	}
+}
+
+type collectSink[T any] struct {
+	c    *Collector[T]
+	part int
+}
+
+// own calls f with the partition if it still is the sink's.
+func (s *collectSink[T]) own(f func(p *collected[T])) error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	p := s.c.parts[s.part]
+	if p == nil || p.sink != s {
+		return errSuperseded
+	}
+	f(p)
+	return nil
+}
+
+func (s *collectSink[T]) Write(items []T) error {
+	return s.own(func(p *collected[T]) { p.items = append(p.items, items...) })
+}
+
+// Flush implements stream.Flusher.
+func (s *collectSink[T]) Flush() error {
+	return s.own(func(p *collected[T]) { p.final = len(p.items) })
+}
+
+func (s *collectSink[T]) Close() error { return s.Flush() }
+
+// Discard returns a sink that drops every item, for measuring what comes before it.
+func Discard[T any]() stream.NewSink[T] {
+	return func(int, int) (stream.Sink[T], error) { return discardSink[T]{}, nil }
+}
+
+type discardSink[T any] struct{}
+
+func (discardSink[T]) Write([]T) error { return nil }
+func (discardSink[T]) Flush() error    { return nil }
+func (discardSink[T]) Close() error    { return nil }
