@@ -72,8 +72,9 @@ type slot struct {
 	failures uint64
 	current  atomic.Pointer[worker.Worker] // nil while it is down
 	loaded   *worker.Worker
-	before   uint64 // items processed by earlier incarnations
-	read     uint64 // input read, what was read again not counted twice
+	replay   worker.Replay // how the output of its workers can be had again
+	before   uint64        // items processed by earlier incarnations
+	read     uint64        // input read, what was read again not counted twice
 	done     bool
 	totals   *OperatorResult
 }
@@ -170,15 +171,27 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures,
 		Guarantee: r.o.Guarantee, Params: r.o.Params, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
-		Before: before, KillAt: r.faults.killAt(s),
+		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
 		OnDone:     func() { r.sinkDone(ctx, s) },
 	})
 	if err != nil {
 		return err
 	}
-	s.loaded = w
+	s.loaded, s.replay = w, w.Replay()
 	return nil
+}
+
+// inputsAtRisk says whether a sender of s cannot send again what it has sent.
+func (r *run) inputsAtRisk(s *slot) bool {
+	for _, e := range s.node.Inputs {
+		for _, from := range r.byNode[e.From] {
+			if from.replay == worker.AtRisk {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sinkDone reports that a worker has finished the stream. Only sinks matter: a job is done when they are.
@@ -276,7 +289,7 @@ func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
 	for _, p := range autopsy.Partition {
 		failure.Divergence = max(failure.Divergence, p.Divergence)
 	}
-	r.o.Log.Warn("worker failed", "operator", s.node.Name, "worker", s.index, "epoch", s.epoch, "items", autopsy.Items)
+	r.o.Log.Info("worker failed", "operator", s.node.Name, "worker", s.index, "epoch", s.epoch, "items", autopsy.Items)
 	r.tell(Event{Failure: failure})
 	s.before += autopsy.Items
 	s.loaded = nil

@@ -66,8 +66,10 @@ type Config struct {
 	Params    errorbound.Params
 	// PipeSources reads every source like a pipe, even one that could be rewound: its channels are then at risk.
 	PipeSources bool
-	Store       backup.Store // nil for None
-	Log         *slog.Logger
+	// InputsAtRisk says that some sender of this worker cannot send again what a failure here loses.
+	InputsAtRisk bool
+	Store        backup.Store // nil for None
+	Log          *slog.Logger
 
 	// Before is what is known of the previous incarnation, nil for the first. It serves to count what was lost and, for
 	// a source read like a pipe, to go on reading it.

@@ -230,8 +230,7 @@ func (o *operator) promise(m stream.Measure) error {
 	}
 	switch _, flushes := o.task.Operator().(stream.Flusher); {
 	case cfg.emits():
-		o.plan.window = max(o.w.budget.L, 1)
-		o.plan.every = max(o.plan.window/2, 1)
+		o.marks = threshold.NewMarks(o.w.budget.L)
 	case o.policy != nil || flushes:
 		o.plan.every = replayLimit
 	}
@@ -284,14 +283,32 @@ func (o *operator) restore(m stream.Measure) error {
 		}
 	}
 	if c, ok := o.task.Operator().(stream.Compensator); ok && o.w.cfg.Failures > 0 && o.policy != nil {
-		lost := split(&o.w.cfg, m, o.w.cfg.Failures-1)
-		c.Compensate(lost.Theta, lost.L)
+		o.compensate(c, r, m)
 	}
 	if err := o.readLog(); err != nil {
 		return fmt.Errorf("read item log of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 	}
 	o.position()
 	return nil
+}
+
+// compensate tells the operator what may have been lost since its restored backup was made: usually by one failure,
+// but an incarnation that fails before its first commit takes the compensation for the failures before it along.
+func (o *operator) compensate(c stream.Compensator, r *backup.Restored, m stream.Measure) {
+	first := uint64(0)
+	if r != nil {
+		first = r.Epoch - 1 // the failures before that incarnation
+	}
+	var theta float64
+	var lost uint64
+	for k := first; k < o.w.cfg.Failures; k++ {
+		b := split(&o.w.cfg, m, k)
+		theta += b.Theta
+		if o.w.cfg.InputsAtRisk {
+			lost += b.L
+		}
+	}
+	c.Compensate(theta, lost)
 }
 
 // restoreState feeds the chunks of the backup to the operator. Commits may be cut anywhere, so pieces are joined until

@@ -35,29 +35,30 @@ type operator struct {
 	log    []delivery     // to be replayed before anything else
 
 	policy  *threshold.Backup // nil: nothing diverges
+	marks   *threshold.Marks  // nil unless the operator emits as it processes
 	plan    plan
 	closing bool // the last commit starts, or has finished, the close of the stream
 	next    backup.Commit
 	writer  *stream.StateWriter
 	partial bool // the commit under way holds elements
 
-	handled      uint64 // accounted items processed
-	total        uint64 // items processed
-	committedAt  uint64 // total at the last durable commit
-	flightAt     uint64 // total at the commit under way
-	flightInputs []backup.Input
-	processed    atomic.Uint64   // = handled, for upstream
-	gate         atomic.Uint64   // handled may go up to here, from upstream
-	wanted       atomic.Uint64   // upstream waits for processed to reach this
-	committed    []atomic.Uint64 // per dense input channel, for upstream
+	handled       uint64 // accounted items processed
+	total         uint64 // items processed
+	committedAt   uint64 // total at the last durable commit
+	flightAt      uint64 // total at the commit under way
+	flightHandled uint64 // handled at the commit under way
+	flightInputs  []backup.Input
+	processed     atomic.Uint64   // = handled, for upstream
+	gate          atomic.Uint64   // handled may go up to here, from upstream
+	wanted        atomic.Uint64   // upstream waits for processed to reach this
+	covered       atomic.Uint64   // handled at the last durable commit, for upstream
+	committed     []atomic.Uint64 // per dense input channel, for upstream
 }
 
 // plan is when a partition commits, apart from what its divergence demands.
 type plan struct {
-	never   bool   // guarantee None
-	atClose bool   // only at closes: the state in between cannot be told, or is not final
-	window  uint64 // items that may be processed beyond the last commit; 0 = any number
-	every   uint64 // start a commit after so many items
+	never bool   // guarantee None
+	every uint64 // start a commit after so many items; 0 = never for that reason
 }
 
 // run is the compute goroutine.
@@ -137,6 +138,9 @@ func (o *operator) moved(d delivery, next uint64, n int) {
 	p := &o.inputs[d.input].Position
 	p.Epoch, p.Seq = d.position, next
 	o.total += uint64(n)
+	if o.marks != nil {
+		o.marks.Processed(o.total)
+	}
 	if d.accounted {
 		o.handled += uint64(n)
 	}
@@ -166,7 +170,7 @@ func (o *operator) publish() {
 }
 
 // allowance returns how many of the next n items may be processed now, at least one. It waits where an invariant
-// leaves no room: I2 for acknowledgements, I1 for the state, and the window for outputs that would come twice.
+// leaves no room: I2 for acknowledgements, I1 for the state, and the marks for outputs that would come twice.
 func (o *operator) allowance(d delivery, n int) (int, error) {
 	for {
 		if err := o.settle(); err != nil {
@@ -180,8 +184,8 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 				continue
 			}
 		}
-		if o.plan.window > 0 {
-			limit = min(limit, o.committedAt+o.plan.window-o.total)
+		if o.marks != nil {
+			limit = min(limit, o.marks.Gate()-o.total)
 		}
 		run := int(limit)
 		if run > 0 && o.policy != nil {
@@ -196,7 +200,7 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 	}
 }
 
-// obey starts or awaits a commit if the state's divergence, the window or the length of a replay demand one.
+// obey starts or awaits a commit if the state's divergence, the marks or the length of a replay demand one.
 func (o *operator) obey() error {
 	for o.policy != nil {
 		action := o.policy.Decide(o.state.now())
@@ -214,7 +218,8 @@ func (o *operator) obey() error {
 		}
 		return o.begin(false, false)
 	}
-	if o.plan.every > 0 && o.total-o.committedAt >= o.plan.every && o.flight.state.Load() == noFlight {
+	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due()
+	if due && o.flight.state.Load() == noFlight {
 		return o.begin(false, false)
 	}
 	return nil
@@ -238,7 +243,8 @@ func (o *operator) commitNow() error {
 }
 
 // begin starts a commit of the position and of the state: whole if asked for or if the store needs it, else the
-// elements that changed most. closing marks the close of the stream. No commit may be under way.
+// elements that changed most, or none. A commit of the position alone is sound, since the elements that it leaves out
+// lag by no more than theta, and it is how a mark (threshold.Marks) is written. closing marks the close of the stream. No commit may be under way.
 func (o *operator) begin(whole, closing bool) error {
 	o.next.Whole, o.next.Elements, o.partial = false, nil, false
 	whole = whole || o.store.NeedWhole()
@@ -260,7 +266,7 @@ func (o *operator) begin(whole, closing bool) error {
 	if closing {
 		o.next.Closing = endOfStream.Number
 	}
-	o.flightAt = o.total
+	o.flightAt, o.flightHandled = o.total, o.handled
 	copy(o.flightInputs, o.inputs)
 	o.commit(&o.next)
 	return nil
@@ -287,6 +293,10 @@ func (o *operator) settle() error {
 		}
 	}
 	o.committedAt = o.flightAt
+	o.covered.Store(o.flightHandled)
+	if o.marks != nil {
+		o.marks.Committed(o.flightAt)
+	}
 	for i, in := range o.flightInputs {
 		o.committed[i].Store(in.Seq)
 	}
@@ -386,8 +396,12 @@ func abilities(op any) state {
 	return s
 }
 
-// now returns the divergence, NaN (exceeded) where it is negative: a distance cannot be.
+// now returns the divergence, NaN (exceeded) where it is negative: a distance cannot be. A state that cannot tell is
+// committed at closes only, where it does not matter.
 func (s *state) now() float64 {
+	if s.divergence == nil {
+		return 0
+	}
 	d := s.divergence.StateDivergence()
 	if d < 0 {
 		return math.NaN()

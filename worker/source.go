@@ -66,16 +66,15 @@ func (s *source) fill() error {
 	s.furthest.Store(max(s.read, s.furthest.Load()))
 	s.items.Add(uint64(n))
 	s.report()
-	if err == nil && s.seek != nil && s.read-s.lastMark >= markEvery {
-		return s.mark()
-	}
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, io.EOF), s.w.draining.Load():
 		s.ended = true
 		s.task.Flush()
 		s.exit.punctuate(endOfStream)
+		return nil
+	case err == nil && s.seek != nil && s.read-s.lastMark >= markEvery:
+		return s.mark()
+	case err == nil:
 		return nil
 	}
 	return fmt.Errorf("read %s partition %d: %w", s.w.cfg.Node.Name, s.index, err)

@@ -282,6 +282,7 @@ func (u *upstream) account(part int, a *arrivals) error {
 	p := u.w.operators[part]
 	m := a.machine
 	m.Processed(p.processed.Load())
+	m.Logged(p.covered.Load())
 	a.acknowledge()
 	if checkInvariants {
 		if err := m.Valid(); err != nil {
