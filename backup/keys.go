@@ -1,0 +1,95 @@
+package backup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Key layout. Names cannot hold '/' or a zero byte, so no key of one job, operator or owner is a prefix of another's.
+//
+//	s/JOB/INCARNATION/OPERATOR/ partition(4) kind(1) numbers     state and item log of a partition
+//	  m generation(8)                                            manifest: this generation's base is complete
+//	  c generation(8) n(8)                                       n-th chunk of the base
+//	  d generation(8) n(8)                                       n-th delta record on top of the base
+//	  l n(8)                                                     n-th entry of the item log
+//	w/OWNER 0x00 failures(8)                                     worker record
+//	j/JOB/INCARNATION                                            incarnation that was not dropped
+//	n/JOB                                                        number of the last incarnation ever made
+//
+// Numbers are big endian, so byte order is their order.
+const (
+	kindManifest = 'm'
+	kindChunk    = 'c'
+	kindDelta    = 'd'
+	kindPiece    = 'p' // stored under the keys of deltas: a part of a delta too large for one record
+	kindLog      = 'l'
+	kindWorker   = 'w'
+	kindCounter  = 'n'
+	kindLive     = 'j'
+)
+
+// pageBits is how many low bits of a number one prefix scan leaves open when records are read page by page.
+const pageBits = 8
+
+// PartitionKey names one partition of one operator. Names match [A-Za-z0-9_-]{1,64}.
+type PartitionKey struct {
+	Job         string
+	Incarnation string // keeps a new job of the same name away from the old one's state; see NewIncarnation
+	Operator    string
+	Partition   int // 0 to 2^31-1
+}
+
+// Owner is the owner under which the partition is fenced: its names and its number joined by '/'.
+func (k PartitionKey) Owner() string {
+	return k.Job + "/" + k.Incarnation + "/" + k.Operator + "/" + strconv.Itoa(k.Partition)
+}
+
+func (k PartitionKey) check() error {
+	if err := checkName("job", k.Job); err != nil {
+		return err
+	}
+	if err := checkName("incarnation", k.Incarnation); err != nil {
+		return err
+	}
+	if err := checkName("operator", k.Operator); err != nil {
+		return err
+	}
+	if k.Partition < 0 || k.Partition > math.MaxInt32 {
+		return fmt.Errorf("partition %d, want 0 to 2^31-1: %w", k.Partition, ErrName)
+	}
+	return nil
+}
+
+func (k PartitionKey) prefix() []byte {
+	p := []byte("s/" + k.Job + "/" + k.Incarnation + "/" + k.Operator + "/")
+	return binary.BigEndian.AppendUint32(p, uint32(k.Partition))
+}
+
+// appendKey appends prefix, kind and numbers to dst.
+func appendKey(dst, prefix []byte, kind byte, numbers ...uint64) []byte {
+	dst = append(append(dst, prefix...), kind)
+	for _, n := range numbers {
+		dst = binary.BigEndian.AppendUint64(dst, n)
+	}
+	return dst
+}
+
+// maxNumber is beyond every number that counting up can reach. A key with a larger one was damaged; going on from there
+// would wrap around.
+const maxNumber = 1 << 62
+
+// lastNumber is the number that ends key; ok is false if what follows the first skip bytes is not exactly one number.
+func lastNumber(key []byte, skip int) (n uint64, ok bool) {
+	if len(key) != skip+8 {
+		return 0, false
+	}
+	n = binary.BigEndian.Uint64(key[skip:])
+	return n, n < maxNumber
+}
+
+// damaged reports what is wrong with the record at key.
+func damaged(key []byte, what string) error {
+	return fmt.Errorf("record %q: %s: %w", key, what, ErrDamaged)
+}
