@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -194,4 +195,28 @@ func TestLines(t *testing.T) {
 
 	_, err = Lines(path+"x")(0, 1)
 	require.ErrorContains(t, err, "no such file")
+}
+
+// FuzzTextQuick compares the two ways to parse a line: what the quick one takes, the general one takes alike.
+func FuzzTextQuick(f *testing.F) {
+	for _, s := range []string{"k 1\n", "key\n", "k\t12\n", "k 1.5\n", "k 123456789012345\n", "k 1234567890123456\n", " k\n", "k  1\n", "k 1 \n",
+		"k\x00 1\n", "k\x001\n", "\n", "k \n", "k 1\r\n", "0123456789012345678901234567890123456789 7\n", "012345678901234567890123456789012345678 7\n",
+		"\xff\xfe 3\n", "\x80\x21\x1f 3\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var window [quickWindow]byte
+		copy(window[:], data)
+		var quick, general Keyed
+		size := parseQuick(&window, &quick)
+		if size == 0 {
+			return
+		}
+		end := bytes.IndexByte(window[:], '\n')
+		require.Equal(t, end+1, size)
+		ok, err := parseText(window[:end], &general)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, general, quick)
+	})
 }

@@ -1,0 +1,125 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/afstream/afstream/stream"
+)
+
+// BackupState implements stream.BackupState. A whole backup writes all sums but zeros; a partial one those that are
+// due. The key of an element is the 8 bytes of its index.
+func (c *Counters) BackupState(w *stream.StateWriter) error {
+	if c.poisoned {
+		return fmt.Errorf("back up %d sums: %w", len(c.cells), ErrNotFinite)
+	}
+	c.flight, c.complete, c.unstales = c.flight[:0], false, false
+	if w.Whole() || c.stale || c.untracked {
+		c.backupAll(w)
+		return nil
+	}
+	for _, i := range c.due {
+		v := c.cells[i].value
+		w.PutUint64(uint64(i), math.Float64bits(v))
+		c.flight = append(c.flight, flown{i, v})
+	}
+	return nil
+}
+
+// backupAll writes what is needed to replace every sum.
+func (c *Counters) backupAll(w *stream.StateWriter) {
+	if c.snapshot == nil {
+		c.snapshot = make([]float64, len(c.cells))
+	}
+	zeros := c.stale && !w.Whole() // older elements stay unless they are overwritten
+	for i := range c.cells {
+		v := c.cells[i].value
+		if v != 0 || zeros {
+			w.PutUint64(uint64(i), math.Float64bits(v))
+		}
+		c.snapshot[i] = v
+	}
+	c.complete, c.unstales = true, true
+}
+
+// BackupDurable implements stream.BackupDurable. After a partial backup it takes time in proportion to the number of
+// sums that are due.
+func (c *Counters) BackupDurable() {
+	if c.unstales {
+		c.stale = false
+	}
+	if c.complete {
+		c.durable, c.snapshot = c.snapshot, c.durable
+		c.classify()
+	} else {
+		c.settle()
+	}
+	c.flight, c.complete, c.unstales = c.flight[:0], false, false
+}
+
+// settle takes over what the partial backup in flight wrote.
+func (c *Counters) settle() {
+	for _, f := range c.flight {
+		c.durable[f.index] = f.value
+	}
+	left := c.due
+	c.due, c.peak = c.due[:0], 0
+	for _, i := range left { // place appends to the same array, never beyond what has been read
+		c.count[c.mark[i]]--
+		c.count[clean]++
+		c.mark[i] = clean
+		c.place(i)
+	}
+}
+
+// RestoreState implements stream.RestoreState.
+func (c *Counters) RestoreState(r *stream.StateReader) error {
+	return c.RestoreWith(r, func(r *stream.StateReader) error {
+		return fmt.Errorf("%w: key of %d bytes, want an index of 8", stream.ErrState, len(r.Key()))
+	})
+}
+
+// RestoreWith is RestoreState for a state that saves more than its Counters in one backup: elements whose key does not
+// have 8 bytes are given to other.
+func (c *Counters) RestoreWith(r *stream.StateReader, other func(*stream.StateReader) error) error {
+	for r.Next() {
+		if len(r.Key()) != 8 {
+			if err := other(r); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.restore(r); err != nil {
+			return err
+		}
+	}
+	if c.durable == nil { // SetTheta may come later, and Compensate in between
+		c.durable = make([]float64, len(c.cells))
+	}
+	for i := range c.durable {
+		c.durable[i] = c.cells[i].value
+	}
+	c.classify()
+	return r.Err()
+}
+
+func (c *Counters) restore(r *stream.StateReader) error {
+	index := binary.LittleEndian.Uint64(r.Key())
+	if index >= uint64(len(c.cells)) {
+		return fmt.Errorf("%w: index %d of %d sums", stream.ErrState, index, len(c.cells))
+	}
+	var v float64
+	if !r.Deleted() {
+		_, bits, err := r.Uint64()
+		if err != nil {
+			return err
+		}
+		v = math.Float64frombits(bits)
+	}
+	if !(v >= 0 && v <= math.MaxFloat64) {
+		return fmt.Errorf("%w: sum %d is %v", stream.ErrState, index, v)
+	}
+	c.cells[index].value = v
+	return nil
+}
