@@ -1,0 +1,256 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/transport"
+)
+
+// counting is a source of 0, 1, 2 ... below n that can go back.
+type counting struct{ n, at uint64 }
+
+func (c *counting) Read(dst []uint64) (int, error) {
+	for i := range dst {
+		if c.at >= c.n {
+			return i, io.EOF
+		}
+		dst[i] = c.at
+		c.at++
+	}
+	return len(dst), nil
+}
+func (c *counting) Close() error                 { return nil }
+func (c *counting) Position() stream.Position    { return stream.Position{Item: c.at} }
+func (c *counting) Seek(p stream.Position) error { c.at = p.Item; return nil }
+
+type discard struct{}
+
+func (discard) Write([]uint64) error { return nil }
+func (discard) Close() error         { return nil }
+
+// twoNodes is a source with one worker and a sink with two.
+func twoNodes(t *testing.T, n uint64) []*stream.Node {
+	t.Helper()
+	topo := stream.New("stages")
+	s := stream.From(topo, "source", func(int, int) (stream.Source[uint64], error) { return &counting{n: n}, nil })
+	stream.To(s, "sink", func(int, int) (stream.Sink[uint64], error) { return discard{}, nil }, stream.Workers(2))
+	nodes, err := topo.Build()
+	require.NoError(t, err)
+	return nodes
+}
+
+func load(t *testing.T, node *stream.Node, epoch uint64, store backup.Store, change func(*Config)) *Worker {
+	t.Helper()
+	cfg := Config{
+		Job: Job{Name: "stages", Incarnation: "i1"}, Node: node, Epoch: epoch, Failures: epoch - 1, Store: store,
+		Params: errorbound.Params{Theta: 100, L: 100, Gamma: 100}, Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	w, err := Load(context.Background(), cfg)
+	require.NoError(t, err)
+	return w
+}
+
+// peer is the receiving end of a source worker under test, driven by the test itself.
+type peer struct {
+	in   transport.Inbound
+	park *ringbuf.Parker
+	next uint64 // sequence number after the last item received
+	end  bool
+}
+
+func attach(w *Worker, receiver int) *peer {
+	park := ringbuf.NewParker()
+	out, in := transport.Pipe(4, w.DownstreamParker(), park)
+	w.AttachOutput(Output{Edge: 0, Receiver: receiver, Out: out})
+	return &peer{in: in, park: park}
+}
+
+func (p *peer) resume(t *testing.T, receiver int, epoch, from uint64) {
+	t.Helper()
+	p.next, p.end = from, false
+	require.True(t, p.in.Acknowledge(transport.Ack{Channel: transport.Channel{To: receiver}, Resume: true, Epoch: epoch, Acked: from}))
+}
+
+// take receives frames until done says so, checking that sequence numbers go on without a gap.
+func (p *peer) take(t *testing.T, done func() bool) {
+	t.Helper()
+	for !done() {
+		p.park.Prepare()
+		f, ok := p.in.Receive()
+		if !ok {
+			require.True(t, p.park.ParkTimeout(10*time.Second), "nothing comes any more")
+			continue
+		}
+		p.park.Cancel()
+		require.LessOrEqual(t, f.First, p.next)
+		if f.Kind == transport.Punctuation {
+			p.end = true
+		}
+		p.next = max(p.next, f.Next())
+		f.Release()
+	}
+}
+
+// A source sends the same numbers again from wherever a receiver asks, as often as it asks, while the other receiver
+// is served without repetition.
+func TestSourceRewinds(t *testing.T) {
+	const n = 100_000
+	store := backup.NewMemory()
+	defer store.Close()
+	w := load(t, twoNodes(t, n)[0], 1, store, nil)
+	require.Equal(t, Rewinds, w.Replay())
+	a, b := attach(w, 0), attach(w, 1)
+	a.resume(t, 0, 1, 0)
+	b.resume(t, 1, 1, 0)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(context.Background()) }()
+
+	other := make(chan struct{})
+	go func() {
+		defer close(other)
+		b.take(t, func() bool { return b.end })
+	}()
+	a.take(t, func() bool { return a.next > 20_000 })
+	for _, from := range []uint64{3, 15_000, 0, 49_000} {
+		a = attach(w, 0)
+		a.resume(t, 0, 1, from)
+		a.take(t, func() bool { return a.next > from+700 || a.end })
+	}
+	a.take(t, func() bool { return a.end })
+	<-other
+	require.EqualValues(t, n+2, a.next+b.next, "all items, and an end on each channel")
+
+	a = attach(w, 0)
+	a.resume(t, 0, 1, a.next+50_000)
+	a.take(t, func() bool { return a.end }) // a receiver that has all is told again that this was the end
+	w.Stop()
+	require.NoError(t, <-ended)
+}
+
+// A source commits only what all receivers have committed, and goes on from there with the same numbers.
+func TestSourceGoesOnFromItsCommit(t *testing.T) {
+	const n = 200_000
+	store := backup.NewMemory()
+	defer store.Close()
+	node := twoNodes(t, n)[0]
+	w := load(t, node, 1, store, nil)
+	peers := []*peer{attach(w, 0), attach(w, 1)}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(context.Background()) }()
+	for i, p := range peers {
+		p.resume(t, i, 1, 0)
+	}
+	committed := []uint64{60_000, 40_000}
+	for i, p := range peers {
+		p.in.Acknowledge(transport.Ack{Channel: transport.Channel{To: i}, Epoch: 1, Committed: committed[i]})
+	}
+	var taken sync.WaitGroup
+	for _, p := range peers {
+		taken.Go(func() { p.take(t, func() bool { return p.next > 90_000 }) })
+	}
+	taken.Wait()
+	w.Stop()
+	require.NoError(t, <-ended)
+
+	next := load(t, node, 2, store, nil)
+	m := next.sources[0].marks[0]
+	for i := range committed {
+		require.LessOrEqual(t, m.next[i], committed[i])
+	}
+	require.NotZero(t, m.position.Item)
+	require.EqualValues(t, m.position.Item, m.next[0]+m.next[1])
+	_, err := Load(context.Background(), Config{
+		Job: Job{Name: "stages", Incarnation: "i1"}, Node: node, Epoch: 1, Store: store, Log: slog.New(slog.DiscardHandler),
+	})
+	require.ErrorIs(t, err, backup.ErrFenced, "an incarnation that has been replaced can load nothing")
+}
+
+func TestMarksThinOut(t *testing.T) {
+	s := &source{}
+	for i := range uint64(10) {
+		s.marks = append(s.marks, mark{position: stream.Position{Item: i}})
+	}
+	s.thin()
+	var at []uint64
+	for _, m := range s.marks {
+		at = append(at, m.position.Item)
+	}
+	require.Equal(t, []uint64{0, 2, 4, 6, 8}, at)
+}
+
+func TestSourcePositionsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := stream.Position{Item: rapid.Uint64().Draw(rt, "item"), Offset: rapid.Int64().Draw(rt, "offset"), Line: rapid.Uint64().Draw(rt, "line")}
+		got, err := decodePosition(encodePosition(p))
+		require.NoError(rt, err)
+		require.Equal(rt, p, got)
+	})
+	_, err := decodePosition([]byte("short"))
+	require.Error(t, err)
+}
+
+func TestGuarantees(t *testing.T) {
+	for _, g := range []Guarantee{Approximate, None} {
+		got, err := ParseGuarantee(g.String())
+		require.NoError(t, err)
+		require.Equal(t, g, got)
+	}
+	_, err := ParseGuarantee("perhaps")
+	require.ErrorContains(t, err, `"perhaps"`)
+}
+
+// Every kind of frame that a downstream stage may see again is dropped, kept or sent as its kind demands.
+func TestForgetKeepsWhatIsNotYetSafe(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		ch := &outChannel{}
+		var slabs []*fakeSlab
+		next := uint64(0)
+		for range rapid.IntRange(1, 20).Draw(rt, "frames") {
+			n := rapid.IntRange(1, 9).Draw(rt, "items")
+			s := &fakeSlab{n: n, refs: 1}
+			slabs = append(slabs, s)
+			ch.queue = append(ch.queue, transport.Frame{First: next, Count: n, Slab: s})
+			next += uint64(n)
+		}
+		ch.delivered = rapid.IntRange(0, len(ch.queue)).Draw(rt, "delivered")
+		unsent := slices.Clone(ch.queue[ch.delivered:])
+		to := rapid.Uint64Range(0, next).Draw(rt, "to")
+		ch.forget(to)
+		for _, s := range slabs {
+			require.True(rt, s.refs == 0 || s.refs == 1)
+		}
+		for _, f := range ch.queue {
+			require.Greater(rt, f.Next(), to)
+		}
+		for _, f := range unsent {
+			if f.Next() > to {
+				require.True(rt, slices.ContainsFunc(ch.queue[ch.delivered:], func(q transport.Frame) bool { return q.First == f.First }))
+			}
+		}
+	})
+}
+
+func TestPanicsAreErrorsAndHaltsAreNot(t *testing.T) {
+	c := &core{w: &Worker{cfg: Config{Node: &stream.Node{Name: "op"}}, log: slog.New(slog.DiscardHandler)}}
+	require.NoError(t, c.guard(func() error { panic(errHalted) }))
+	require.ErrorIs(t, c.guard(func() error { panic("boom") }), ErrPanic)
+	want := errors.New("plain")
+	require.ErrorIs(t, c.guard(func() error { return want }), want)
+}
