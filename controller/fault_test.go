@@ -288,3 +288,45 @@ func TestSourceErrorsFailTheJob(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 	require.ErrorContains(t, err, "read source partition 0")
 }
+
+// closeOnly is a sink that cannot flush.
+type closeOnly struct{}
+
+func (closeOnly) Write([]uint64) error { return nil }
+func (closeOnly) Close() error         { return nil }
+
+// A sink behind channels at risk must be able to make things safe, or a failure of it would lose everything.
+func TestSinksAtRiskMustFlush(t *testing.T) {
+	topo := stream.New("relayed")
+	s := stream.From(topo, "source", newNumbers(10))
+	r := stream.Then(s, "relay", newRelay)
+	stream.To(r, "deaf", func(int, int) (stream.Sink[uint64], error) { return closeOnly{}, nil })
+	_, err := controller.RunLocal(context.Background(), topo, options(10, 10, 10))
+	require.ErrorIs(t, err, worker.ErrOperator)
+	require.ErrorContains(t, err, `"deaf"`)
+}
+
+// What a flushing sink behind a relay loses or gets twice through its failures stays within l and the marks of both.
+func TestSinksAtRiskLoseNoMoreThanL(t *testing.T) {
+	const n, l = 60_000, 1000
+	for seed := range uint64(8) {
+		topo := stream.New("relayed")
+		s := stream.From(topo, "source", newNumbers(n))
+		r := stream.Then(s, "relay", newRelay)
+		var out gather[uint64]
+		stream.To(r, "out", out.sink, stream.Workers(2))
+		o := options(1000, l, 1000)
+		for i := range uint64(6) {
+			o.Faults = append(o.Faults, controller.Fault{Operator: "out", Worker: int(i % 2), Items: (i + 1) * (4001 + seed)})
+		}
+		result, err := controller.RunLocal(context.Background(), topo, o)
+		require.NoError(t, err)
+		require.Len(t, result.Failures, 6)
+		seen := map[uint64]int{}
+		for _, v := range out.all() {
+			seen[v]++
+		}
+		require.LessOrEqual(t, n-len(seen), l, "seed %d", seed)
+		require.LessOrEqual(t, len(out.all())-len(seen), l, "seed %d", seed)
+	}
+}

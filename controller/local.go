@@ -104,14 +104,14 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 		err = r.supervise(ctx, runCtx)
 	}
 	stop()
+	for _, s := range r.slots {
+		if s.loaded != nil {
+			s.loaded.Close() // a source may be waiting for input
+		}
+	}
 	go func() { r.workers.Wait(); close(r.events) }()
 	for e := range r.events {
 		r.account(e.slot, e.w)
-	}
-	for _, s := range r.slots {
-		if s.loaded != nil {
-			s.loaded.Close()
-		}
 	}
 	r.result.Seconds = time.Since(started).Seconds()
 	r.summarise()

@@ -118,7 +118,7 @@ func (r *relay) RestoreState(s *stream.StateReader) error {
 }
 func (r *relay) Measure() stream.Measure { return stream.Measure{Alpha: 1, Beta: 1} }
 
-// gather is a sink that keeps what closed incarnations received.
+// gather is a sink that keeps what was flushed.
 type gather[T any] struct {
 	mu    sync.Mutex
 	parts map[int][]T
@@ -143,15 +143,20 @@ type gatherSink[T any] struct {
 }
 
 func (s *gatherSink[T]) Write(items []T) error { s.items = append(s.items, items...); return nil }
-func (s *gatherSink[T]) Close() error {
+
+// Flush makes what was written final.
+func (s *gatherSink[T]) Flush() error {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if s.g.parts == nil {
 		s.g.parts = map[int][]T{}
 	}
-	s.g.parts[s.part] = s.items
+	s.g.parts[s.part] = append(s.g.parts[s.part], s.items...)
+	s.items = nil
 	return nil
 }
+
+func (s *gatherSink[T]) Close() error { return s.Flush() }
 
 func total(parts [][8]uint64) uint64 {
 	var n uint64

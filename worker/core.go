@@ -116,17 +116,20 @@ func (c *core) die(n int) int {
 	return int(min(uint64(n), left))
 }
 
-// guard runs loop and turns what unwinds it into an error: nil if the worker was halted.
-func (c *core) guard(loop func() error) (err error) {
+// place names the partition in messages.
+func (c *core) place() string { return fmt.Sprintf("partition %d", c.index) }
+
+// guard runs a stage and turns what unwinds it into an error: nil if the worker was halted.
+func (w *Worker) guard(place string, run func() error) (err error) {
 	defer func() {
 		switch r := recover(); {
 		case r == nil:
 		case r == errHalted:
 			err = nil
 		default:
-			c.w.log.Debug("operator panicked", "worker", c.w.cfg.name(), "partition", c.index, "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%s partition %d: %w: %v", c.w.cfg.Node.Name, c.index, ErrPanic, r)
+			w.log.Debug("operator panicked", "worker", w.cfg.name(), "place", place, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s %s: %w: %v", w.cfg.Node.Name, place, ErrPanic, r)
 		}
 	}()
-	return loop()
+	return run()
 }

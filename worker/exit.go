@@ -27,6 +27,7 @@ type exit struct {
 	reach    []bool              // per ordinal: forward edges have channels that carry nothing
 	next     []uint64            // per ordinal, the next sequence number
 	gens     []uint32            // per ordinal, see outgoing
+	ended    bool                // the last punctuation was sent
 	out      *ringbuf.SPSC[outgoing]
 	sender   *threshold.Sender // nil unless the channels are at risk
 
@@ -112,6 +113,7 @@ func (x *exit) credit(n int64) int64 {
 // punctuate sends w on every channel.
 func (x *exit) punctuate(w stream.Window) {
 	x.each(func(ordinal int) { x.push(ordinal, transport.Frame{Kind: transport.Punctuation, Count: 1, Window: w}) })
+	x.ended = true
 }
 
 func (x *exit) each(f func(ordinal int)) {

@@ -147,6 +147,9 @@ func (w *Worker) loadSource(i int) error {
 		}
 		return nil
 	}
+	if w.cfg.Before != nil {
+		s.furthest.Store(w.cfg.Before.Partition[i].Read)
+	}
 	first := mark{position: s.seek.Position(), next: make([]uint64, len(s.exit.next))}
 	r, err := s.load()
 	if err != nil {
@@ -161,7 +164,7 @@ func (w *Worker) loadSource(i int) error {
 	}
 	copy(first.next, r.Outputs)
 	s.marks = []mark{first}
-	s.furthest.Store(first.position.Item)
+	s.furthest.Store(max(first.position.Item, s.furthest.Load()))
 	return s.start(first)
 }
 
@@ -228,10 +231,17 @@ func (o *operator) promise(m stream.Measure) error {
 			Theta: o.w.budget.Theta, Alpha: m.Alpha, SelfAccounting: s.durable != nil,
 		})
 	}
-	switch _, flushes := o.task.Operator().(stream.Flusher); {
+	switch {
 	case cfg.emits():
 		o.marks = threshold.NewMarks(o.w.budget.L)
-	case o.policy != nil || flushes:
+	case cfg.Node.IsSink && cfg.InputsAtRisk:
+		if s.flush == nil {
+			return errors.New("its input cannot be had again, and the sink has no Flush to make what it was given safe")
+		}
+		// What is acknowledged and what is flushed may both lag; each gets half.
+		o.w.budget.L /= 2
+		o.marks = threshold.NewMarks(o.w.budget.L)
+	case o.policy != nil || s.flush != nil:
 		o.plan.every = replayLimit
 	}
 	return nil

@@ -35,7 +35,7 @@ type operator struct {
 	log    []delivery     // to be replayed before anything else
 
 	policy  *threshold.Backup // nil: nothing diverges
-	marks   *threshold.Marks  // nil unless the operator emits as it processes
+	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes
 	plan    plan
 	closing bool // the last commit starts, or has finished, the close of the stream
 	next    backup.Commit
@@ -63,6 +63,7 @@ type plan struct {
 
 // run is the compute goroutine.
 func (o *operator) run() error {
+	closed := o.closing // before the failure, not by what is replayed here
 	for i := range o.log {
 		o.w.stats.Replayed.Add(uint64(o.log[i].Count - o.log[i].skip))
 		if err := o.take(o.log[i]); err != nil {
@@ -70,7 +71,7 @@ func (o *operator) run() error {
 		}
 	}
 	o.log = nil
-	if o.closing {
+	if closed {
 		if err := o.finish(); err != nil {
 			return err
 		}
@@ -225,18 +226,14 @@ func (o *operator) obey() error {
 	return nil
 }
 
-// commitNow returns when the state as it is now, or as far as the theory asks, is durable.
+// commitNow waits until the commit under way is durable, or makes one. The caller looks again at what it waits for: the
+// commit that was under way may not have been enough.
 func (o *operator) commitNow() error {
 	o.w.stats.Waits.Add(1)
-	if o.flight.state.Load() != noFlight {
-		inFlight := o.policy != nil && o.policy.InFlight()
-		o.awaitFlight()
-		if err := o.settle(); err != nil || inFlight {
+	if o.flight.state.Load() == noFlight {
+		if err := o.begin(false, false); err != nil {
 			return err
 		}
-	}
-	if err := o.begin(false, false); err != nil {
-		return err
 	}
 	o.awaitFlight()
 	return o.settle()
@@ -246,6 +243,11 @@ func (o *operator) commitNow() error {
 // elements that changed most, or none. A commit of the position alone is sound, since the elements that it leaves out
 // lag by no more than theta, and it is how a mark (threshold.Marks) is written. closing marks the close of the stream. No commit may be under way.
 func (o *operator) begin(whole, closing bool) error {
+	if o.state.flush != nil {
+		if err := o.state.flush.Flush(); err != nil {
+			return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+		}
+	}
 	o.next.Whole, o.next.Elements, o.partial = false, nil, false
 	whole = whole || o.store.NeedWhole()
 	if o.state.backup != nil && (whole || o.state.partial() || o.due()) {
@@ -309,6 +311,11 @@ func (o *operator) punctuation(d delivery) error {
 	if !d.repeated {
 		if d.accounted && o.gate.Load() <= o.handled {
 			o.await(func() bool { return o.gate.Load() > o.handled })
+		}
+		for o.marks != nil && o.marks.Gate() <= o.total {
+			if err := o.commitNow(); err != nil {
+				return err
+			}
 		}
 		o.moved(d, d.Next(), 1)
 		o.publish()
@@ -385,6 +392,7 @@ type state struct {
 	backup     stream.BackupState
 	restore    stream.RestoreState
 	durable    stream.BackupDurable
+	flush      stream.Flusher
 }
 
 func abilities(op any) state {
@@ -393,6 +401,7 @@ func abilities(op any) state {
 	s.backup, _ = op.(stream.BackupState)
 	s.restore, _ = op.(stream.RestoreState)
 	s.durable, _ = op.(stream.BackupDurable)
+	s.flush, _ = op.(stream.Flusher)
 	return s
 }
 

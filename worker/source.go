@@ -61,16 +61,18 @@ func (s *source) run() error {
 
 // fill reads up to a slab.
 func (s *source) fill() error {
+	if s.draining() {
+		s.end()
+		return nil
+	}
 	n, err := s.task.Fill(s.die(stream.SlabItems))
 	s.read += uint64(n)
 	s.furthest.Store(max(s.read, s.furthest.Load()))
 	s.items.Add(uint64(n))
 	s.report()
 	switch {
-	case errors.Is(err, io.EOF), s.w.draining.Load():
-		s.ended = true
-		s.task.Flush()
-		s.exit.punctuate(endOfStream)
+	case errors.Is(err, io.EOF), s.draining():
+		s.end()
 		return nil
 	case err == nil && s.seek != nil && s.read-s.lastMark >= markEvery:
 		return s.mark()
@@ -78,6 +80,18 @@ func (s *source) fill() error {
 		return nil
 	}
 	return fmt.Errorf("read %s partition %d: %w", s.w.cfg.Node.Name, s.index, err)
+}
+
+// draining says whether the source has been told to end and has read all that it had read before it went back.
+func (s *source) draining() bool {
+	return s.w.draining.Load() && (s.seek == nil || s.read >= s.furthest.Load())
+}
+
+// end ends the stream.
+func (s *source) end() {
+	s.ended = true
+	s.task.Flush()
+	s.exit.punctuate(endOfStream)
 }
 
 func (s *source) report() {
@@ -156,7 +170,7 @@ func (s *source) rewind(r rewind) error {
 	}
 	s.marks = s.marks[:i+1]
 	s.exit.gens[r.ordinal] = r.gen
-	s.ended = false
+	s.ended, s.exit.ended = false, false
 	return s.start(m)
 }
 

@@ -248,9 +248,9 @@ func TestForgetKeepsWhatIsNotYetSafe(t *testing.T) {
 }
 
 func TestPanicsAreErrorsAndHaltsAreNot(t *testing.T) {
-	c := &core{w: &Worker{cfg: Config{Node: &stream.Node{Name: "op"}}, log: slog.New(slog.DiscardHandler)}}
-	require.NoError(t, c.guard(func() error { panic(errHalted) }))
-	require.ErrorIs(t, c.guard(func() error { panic("boom") }), ErrPanic)
+	w := &Worker{cfg: Config{Node: &stream.Node{Name: "op"}}, log: slog.New(slog.DiscardHandler)}
+	require.NoError(t, w.guard("here", func() error { panic(errHalted) }))
+	require.ErrorIs(t, w.guard("here", func() error { panic("boom") }), ErrPanic)
 	want := errors.New("plain")
-	require.ErrorIs(t, c.guard(func() error { return want }), want)
+	require.ErrorIs(t, w.guard("here", func() error { return want }), want)
 }

@@ -248,7 +248,6 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		u.first(ch, f)
 	}
 	if d.accounted {
-		a.blocked = false
 		a.add(ch, *f, d.skip)
 	}
 	ch.next = max(ch.next, f.Next())
@@ -296,6 +295,8 @@ func (u *upstream) account(part int, a *arrivals) error {
 	wanted := ^uint64(0)
 	if m.Acked() < m.Received() {
 		wanted = m.Done() + 1
+	} else {
+		a.blocked = false // there is nothing that its sender could wait for
 	}
 	p.wanted.Store(wanted)
 	if a.logging || !(a.blocked || m.MustLog()) {

@@ -89,13 +89,13 @@ func (w *Worker) Run(ctx context.Context) error {
 		})
 	}
 	for _, s := range w.sources {
-		stage(func() error { return s.guard(s.run) })
+		stage(func() error { return w.guard(s.place(), s.run) })
 	}
 	for _, o := range w.operators {
-		stage(func() error { return o.guard(o.run) })
+		stage(func() error { return w.guard(o.place(), o.run) })
 	}
 	if w.up != nil {
-		stage(w.up.run)
+		stage(func() error { return w.guard("upstream", w.up.run) })
 	}
 	if w.down != nil {
 		stage(w.down.run)
@@ -129,10 +129,13 @@ func (w *Worker) Stop() {
 // lost. It is Stop by another name, since Stop saves nothing either.
 func (w *Worker) Kill() { w.Stop() }
 
-// Drain makes a source end its stream now, as if its input had ended here.
+// Drain makes a source end its stream now, as if its input had ended here. One that is read like a pipe is closed, since
+// its reading may block; one that can go back may still have to.
 func (w *Worker) Drain() {
 	w.draining.Store(true)
-	w.Close()
+	if w.replay != Rewinds {
+		w.Close()
+	}
 }
 
 // Close closes the worker's sources and with that interrupts their reading.
@@ -175,7 +178,7 @@ func (w *Worker) partitionDone() {
 func (w *Worker) Autopsy() *Autopsy {
 	a := &Autopsy{Items: w.Items()}
 	for _, s := range w.sources {
-		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.read})
+		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.furthest.Load()})
 		if s.seek == nil {
 			a.sources = append(a.sources, s.task.Source())
 		}
@@ -193,10 +196,15 @@ func (w *Worker) Autopsy() *Autopsy {
 	return a
 }
 
-// emitted returns the position per output channel. Items still in open slabs have no number yet; they are counted on
-// the first channel, since only their sum matters.
+// emitted returns the items emitted per output channel. Those still in open slabs have no number yet; they are counted
+// on the first channel, since only their sum matters. An end is no item.
 func (x *exit) emitted(buffered int) []uint64 {
 	e := append([]uint64(nil), x.next...)
+	for i := range e {
+		if x.ended && x.reach[i] {
+			e[i]--
+		}
+	}
 	if len(e) > 0 {
 		e[0] += uint64(buffered)
 	}
