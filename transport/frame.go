@@ -8,7 +8,8 @@ type Kind uint8
 const (
 	// Data carries the items of one slab.
 	Data Kind = iota
-	// Punctuation ends a window or the stream. It takes one number of its channel's sequence.
+	// Punctuation ends a window or the stream. It takes one number of its channel's sequence; without a number (Count 0)
+	// it only repeats, at the start of a connection, which window the channel has ended last.
 	Punctuation
 	// Blocked says that the sending partition cannot go on until more of its items are acknowledged.
 	Blocked
@@ -27,6 +28,7 @@ type Frame struct {
 	Epoch   uint64 // incarnation of the sending worker
 	First   uint64 // sequence number of the first item
 	Count   int    // items; 1 for punctuation, 0 for Blocked
+	Level   uint64 // number of the window that the channel had ended last before this frame
 	Slab    stream.Slab
 	Window  stream.Window // of a punctuation
 }

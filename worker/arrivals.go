@@ -93,7 +93,9 @@ func (a *arrivals) pending() ([]backup.LogEntry, error) {
 			Count:   e.frame.Count - skip,
 			Kind:    uint8(e.frame.Kind),
 		}
-		if e.frame.Slab != nil {
+		if e.frame.Kind == transport.Punctuation {
+			entry.Items = appendWindow(nil, e.frame.Window)
+		} else {
 			var err error
 			if entry.Items, err = e.frame.Slab.AppendItems(nil, skip, e.frame.Count); err != nil {
 				return nil, err

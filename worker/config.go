@@ -94,6 +94,8 @@ const (
 	// replayLimit is after how many items a partition commits its position even if its state did not diverge: it
 	// bounds the replay after a failure.
 	replayLimit = 1 << 20
+	// maxWaiting is how many slabs of later windows may wait on a channel before its connection is left alone.
+	maxWaiting = 64
 	// logPatience is how long a sender waits for credit before it tells its receivers to log what they hold. The
 	// receivers are mostly about to acknowledge by processing, which is cheaper than a log write.
 	logPatience = time.Millisecond
@@ -106,6 +108,3 @@ func (c *Config) partition(i int) int { return c.Index*c.Node.Compute + i }
 
 // emits says whether the operator emits while it processes.
 func (c *Config) emits() bool { return !c.Node.IsSource && !c.Node.IsSink && !c.Node.EmitOnClose }
-
-// window is the only punctuation there is today: the end of the stream.
-var endOfStream = stream.Window{Number: 1, Last: true}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"github.com/afstream/afstream/ringbuf"
+	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/transport"
 )
 
@@ -46,8 +47,8 @@ type outChannel struct {
 	sent      uint64
 	gen       uint32 // frames made before the latest rewind are dropped
 	acked     uint64
-	end       *transport.Frame // the punctuation that ended the channel
-	endAgain  bool             // it has to be sent again
+	window    stream.Window    // the last that was ended on the channel
+	notice    *transport.Frame // what the receiver has to be told first: which window was ended before it goes on
 	nudge     bool             // tell the receiver that the sender is blocked
 }
 
@@ -124,6 +125,8 @@ func (d *downstream) feedback(c *outConnection, a transport.Ack) {
 		d.resume(l, ordinal, a)
 	case d.w.replay == Retains:
 		ch.forget(a.Committed)
+		l.core.exit.committed[ordinal].Store(a.Committed)
+		l.core.park.Wake()
 	case d.w.replay == AtRisk:
 		l.acknowledge(ch, a.Acked)
 	default:
@@ -134,11 +137,11 @@ func (d *downstream) feedback(c *outConnection, a transport.Ack) {
 // resume starts a channel where the receiver asks for.
 func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
 	ch := l.channels[ordinal]
-	ch.ready = true
-	ch.endAgain = ch.end != nil
+	ch.ready, ch.notice = true, nil
 	switch d.w.replay {
 	case Live:
 		ch.sent = max(ch.sent, a.Acked)
+		ch.tell(l.core.exit.channels[ordinal], d.w.cfg.Epoch, ch.window)
 		return
 	case AtRisk:
 		l.acknowledge(ch, a.Acked)
@@ -146,13 +149,27 @@ func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
 	case Rewinds:
 		if a.Acked < ch.sent {
 			ch.gen++
+			ch.sent = a.Acked
 			l.asked = append(l.asked, rewind{ordinal: ordinal, from: a.Acked, gen: ch.gen})
-			ch.end, ch.endAgain = nil, false
+			return // the source tells the window that it goes back to
 		}
 	}
 	ch.sent, ch.delivered = a.Acked, 0
 	for ch.delivered < len(ch.queue) && ch.queue[ch.delivered].Next() <= a.Acked {
 		ch.delivered++
+	}
+	before := ch.window
+	if ch.delivered < len(ch.queue) {
+		before = stream.Window{Number: ch.queue[ch.delivered].Level}
+	}
+	ch.tell(l.core.exit.channels[ordinal], d.w.cfg.Epoch, before)
+}
+
+// tell makes the notice of the window that the channel has ended where the receiver goes on. A recovered receiver knows
+// its positions, not which of them were ends.
+func (ch *outChannel) tell(id transport.Channel, epoch uint64, w stream.Window) {
+	if w.Number > 0 {
+		ch.notice = &transport.Frame{Kind: transport.Punctuation, Channel: id, Epoch: epoch, First: ch.sent, Window: w}
 	}
 }
 
@@ -208,10 +225,16 @@ func (d *downstream) pump(l *lane) (moved bool) {
 	}
 }
 
-// catchUp sends kept frames that a new receiver lacks, and what else it has to be told again.
+// catchUp sends what a new receiver has to be told first, and kept frames that it lacks.
 func (ch *outChannel) catchUp() (moved bool) {
 	if !ch.ready {
 		return false
+	}
+	if ch.notice != nil {
+		if !ch.conn.Out.Send(*ch.notice) {
+			return false
+		}
+		ch.notice, moved = nil, true
 	}
 	for ch.delivered < len(ch.queue) {
 		f := ch.queue[ch.delivered]
@@ -223,9 +246,6 @@ func (ch *outChannel) catchUp() (moved bool) {
 		ch.sent = max(ch.sent, f.Next())
 		ch.delivered++
 		moved = true
-	}
-	if ch.endAgain && ch.conn.Out.Send(*ch.end) {
-		ch.endAgain, moved = false, true
 	}
 	if ch.nudge && ch.conn.Out.Send(ch.blocked()) {
 		ch.nudge, moved = false, true
@@ -256,12 +276,12 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 	if !ch.ready {
 		return false
 	}
-	keep := d.w.replay == AtRisk || d.w.replay == Retains
-	// An end is sent even if its position says that the receiver has it: a recovered one knows the position only.
+	if ch.notice != nil || ch.delivered < len(ch.queue) {
+		return false // these come first
+	}
+	keep := (d.w.replay == AtRisk || d.w.replay == Retains) && f.Count > 0
+	// Punctuation is sent even if its position says that the receiver has it: a recovered one knows the position only.
 	if f.Next() > ch.sent || f.Kind == transport.Punctuation {
-		if ch.delivered < len(ch.queue) {
-			return false
-		}
 		if keep {
 			retain(f)
 		}
@@ -281,8 +301,7 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 		ch.delivered++
 	}
 	if f.Kind == transport.Punctuation {
-		end := *f
-		ch.end = &end
+		ch.window = f.Window
 	}
 	return true
 }

@@ -27,7 +27,9 @@ type exit struct {
 	reach    []bool              // per ordinal: forward edges have channels that carry nothing
 	next     []uint64            // per ordinal, the next sequence number
 	gens     []uint32            // per ordinal, see outgoing
-	ended    bool                // the last punctuation was sent
+	level    uint64              // number of the last window that was ended
+	windows  uint64              // how many were
+	ended    bool                // so was the stream
 	out      *ringbuf.SPSC[outgoing]
 	sender   *threshold.Sender // nil unless the channels are at risk
 
@@ -113,7 +115,22 @@ func (x *exit) credit(n int64) int64 {
 // punctuate sends w on every channel.
 func (x *exit) punctuate(w stream.Window) {
 	x.each(func(ordinal int) { x.push(ordinal, transport.Frame{Kind: transport.Punctuation, Count: 1, Window: w}) })
-	x.ended = true
+	x.level, x.ended = w.Number, w.Last
+	x.windows++
+}
+
+// sent returns how many items each channel has carried, without punctuation.
+func (x *exit) sent() []uint64 {
+	sent := append([]uint64(nil), x.next...)
+	x.each(func(ordinal int) { sent[ordinal] -= x.windows })
+	return sent
+}
+
+// notice repeats on one channel which window was ended last.
+func (x *exit) notice(ordinal int) {
+	if x.level > 0 {
+		x.push(ordinal, transport.Frame{Kind: transport.Punctuation, Window: stream.Window{Number: x.level, Last: x.ended}})
+	}
 }
 
 func (x *exit) each(f func(ordinal int)) {
@@ -125,7 +142,7 @@ func (x *exit) each(f func(ordinal int)) {
 }
 
 func (x *exit) push(ordinal int, f transport.Frame) {
-	f.Channel, f.Epoch, f.First = x.channels[ordinal], x.c.w.cfg.Epoch, x.next[ordinal]
+	f.Channel, f.Epoch, f.First, f.Level = x.channels[ordinal], x.c.w.cfg.Epoch, x.next[ordinal], x.level
 	x.next[ordinal] += uint64(f.Count)
 	if x.sender != nil && f.Count > 0 {
 		x.sender.Emitted(uint64(f.Count))

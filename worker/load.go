@@ -159,7 +159,7 @@ func (w *Worker) loadSource(i int) error {
 		s.marks = []mark{first}
 		return nil
 	}
-	if first.position, err = decodePosition(r.Source); err != nil || len(r.Outputs) != len(s.exit.next) {
+	if err := first.decode(r.Source); err != nil || len(r.Outputs) != len(s.exit.next) {
 		return fmt.Errorf("restore %s: the backup is of another topology: %w", w.cfg.name(), err)
 	}
 	copy(first.next, r.Outputs)
@@ -254,8 +254,7 @@ func (o *operator) listen(part int) {
 	o.inputs = make([]backup.Input, len(ids))
 	o.flightInputs = make([]backup.Input, len(ids))
 	o.committed = make([]atomic.Uint64, len(ids))
-	o.ended = make([]bool, len(ids))
-	o.open = len(ids)
+	o.ends.levels = make([]uint64, len(ids))
 	for i, e := range w.cfg.Node.Inputs {
 		w.up.channels[i] = append(w.up.channels[i], make([]*inChannel, e.From.Partitions()))
 	}
@@ -284,9 +283,11 @@ func (o *operator) restore(m stream.Measure) error {
 				}
 			}
 		}
-		o.closing = r.Closing != 0
-		if o.w.replay == Retains && len(r.Outputs) == len(o.exit.next) {
-			copy(o.exit.next, r.Outputs)
+		o.closed, o.pending = decodeClosing(r.Closing)
+		if o.w.replay == Retains {
+			if err := o.renumber(r.Outputs); err != nil {
+				return err
+			}
 		}
 		if err := o.restoreState(r); err != nil {
 			return fmt.Errorf("restore state of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
@@ -299,6 +300,24 @@ func (o *operator) restore(m stream.Measure) error {
 		return fmt.Errorf("read item log of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 	}
 	o.position()
+	return nil
+}
+
+// renumber goes on with the output numbers of a commit. The window that was closed last has been counted already unless
+// its close is still to run.
+func (o *operator) renumber(outputs []uint64) error {
+	n := len(o.exit.next)
+	if len(outputs) != n+1 {
+		return fmt.Errorf("restore %s partition %d: the backup has %d output channels, the topology %d",
+			o.w.cfg.Node.Name, o.index, len(outputs)-1, n)
+	}
+	copy(o.exit.next, outputs)
+	o.exit.windows = outputs[n]
+	o.task.Resume(o.exit.sent())
+	if !o.pending {
+		o.exit.level, o.exit.ended = o.closed.Number, o.closed.Last
+		o.opened = append(o.opened, o.exit.next...)
+	}
 	return nil
 }
 
@@ -377,14 +396,19 @@ func (o *operator) replay(input int, e backup.LogEntry) error {
 	d := delivery{
 		Frame: transport.Frame{
 			Kind: transport.Kind(e.Kind), Channel: transport.Channel{Edge: edge, From: from, To: o.index},
-			Epoch: e.Epoch, First: e.First, Count: e.Count, Window: endOfStream,
+			Epoch: e.Epoch, First: e.First, Count: e.Count,
 		},
 		input: input, position: e.Epoch,
 	}
 	if p := o.inputs[input].Position; p.Epoch == e.Epoch && p.Seq > e.First {
 		d.skip = int(min(p.Seq-e.First, uint64(e.Count)))
 	}
-	if d.Kind == transport.Data {
+	if d.Kind == transport.Punctuation {
+		var err error
+		if d.Window, err = decodeWindow(e.Items); err != nil {
+			return err
+		}
+	} else {
 		slab, err := o.w.cfg.Node.Inputs[edge].Decode(e.Items)
 		if err != nil {
 			return err
@@ -415,12 +439,12 @@ func (o *operator) position() {
 		for _, ch := range edge[part] {
 			if ch != nil {
 				ch.epoch, ch.next, ch.acked = at[ch.input].Epoch, at[ch.input].Seq, at[ch.input].Seq
-				ch.ended = o.closing
+				ch.ended = o.closed.Last
 			}
 		}
 	}
 	for i := range o.log {
-		if d := &o.log[i]; d.Kind == transport.Punctuation {
+		if d := &o.log[i]; d.Kind == transport.Punctuation && d.Window.Last {
 			o.w.up.channels[d.Channel.Edge][part][d.Channel.From].ended = true
 		}
 	}

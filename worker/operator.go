@@ -22,6 +22,9 @@ type delivery struct {
 	repeated  bool   // punctuation sent again: it moves no position
 }
 
+// none says that the delivery is the zero one.
+func (d *delivery) none() bool { return d.Count == 0 && d.Window.Number == 0 }
+
 // operator is one compute goroutine and its partition. Fields without atomics belong to that goroutine; before Run
 // they belong to Load.
 type operator struct {
@@ -30,14 +33,15 @@ type operator struct {
 	state  state
 	in     *ringbuf.SPSC[delivery]
 	inputs []backup.Input // position per dense input channel
-	ended  []bool         // per dense input channel: it has delivered the end of the stream
-	open   int            // channels that have not
-	log    []delivery     // to be replayed before anything else
+	ends   alignment
+	log    []delivery // to be replayed before anything else
 
 	policy  *threshold.Backup // nil: nothing diverges
 	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes
 	plan    plan
-	closing bool // the last commit starts, or has finished, the close of the stream
+	closed  stream.Window // the last window that was closed, or is about to be
+	pending bool          // its close is still to run: it starts from the commit that is being made
+	opened  []uint64      // Retains: position per output channel after the last close; 0 before the first
 	next    backup.Commit
 	writer  *stream.StateWriter
 	partial bool // the commit under way holds elements
@@ -51,6 +55,7 @@ type operator struct {
 	processed     atomic.Uint64   // = handled, for upstream
 	gate          atomic.Uint64   // handled may go up to here, from upstream
 	wanted        atomic.Uint64   // upstream waits for processed to reach this
+	aligned       atomic.Uint64   // number of the last closed window, for upstream
 	covered       atomic.Uint64   // handled at the last durable commit, for upstream
 	committed     []atomic.Uint64 // per dense input channel, for upstream
 }
@@ -63,7 +68,13 @@ type plan struct {
 
 // run is the compute goroutine.
 func (o *operator) run() error {
-	closed := o.closing // before the failure, not by what is replayed here
+	if o.pending { // a close that a failure interrupted, or of which it is not known whether its outputs arrived
+		if err := o.finish(o.closed); err != nil {
+			return err
+		}
+	} else if err := o.forward(); err != nil {
+		return err
+	}
 	for i := range o.log {
 		o.w.stats.Replayed.Add(uint64(o.log[i].Count - o.log[i].skip))
 		if err := o.take(o.log[i]); err != nil {
@@ -71,11 +82,6 @@ func (o *operator) run() error {
 		}
 	}
 	o.log = nil
-	if closed {
-		if err := o.finish(); err != nil {
-			return err
-		}
-	}
 	for {
 		d, ok := o.in.TryPop()
 		if !ok {
@@ -83,7 +89,7 @@ func (o *operator) run() error {
 			if d, err = o.idle(); err != nil {
 				return err
 			}
-			if d.Count == 0 {
+			if d.none() {
 				continue
 			}
 		}
@@ -214,14 +220,14 @@ func (o *operator) obey() error {
 			}
 			continue // what was processed during an earlier backup may need another
 		}
-		if o.flight.state.Load() != noFlight {
+		if !o.mayBegin() {
 			break
 		}
-		return o.begin(false, false)
+		return o.begin(false)
 	}
 	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due()
-	if due && o.flight.state.Load() == noFlight {
-		return o.begin(false, false)
+	if due && o.mayBegin() {
+		return o.begin(false)
 	}
 	return nil
 }
@@ -231,7 +237,8 @@ func (o *operator) obey() error {
 func (o *operator) commitNow() error {
 	o.w.stats.Waits.Add(1)
 	if o.flight.state.Load() == noFlight {
-		if err := o.begin(false, false); err != nil {
+		o.await(o.mayBegin)
+		if err := o.begin(false); err != nil {
 			return err
 		}
 	}
@@ -239,10 +246,24 @@ func (o *operator) commitNow() error {
 	return o.settle()
 }
 
+// mayBegin says whether a commit can be started: none is under way, and the one that a close may have to be run again
+// from is no longer needed, because the receivers have committed what the close emitted.
+func (o *operator) mayBegin() bool {
+	if o.flight.state.Load() != noFlight {
+		return false
+	}
+	for ordinal, end := range o.opened {
+		if o.exit.reach[ordinal] && o.exit.committed[ordinal].Load() < end {
+			return false
+		}
+	}
+	return true
+}
+
 // begin starts a commit of the position and of the state: whole if asked for or if the store needs it, else the
 // elements that changed most, or none. A commit of the position alone is sound, since the elements that it leaves out
-// lag by no more than theta, and it is how a mark (threshold.Marks) is written. closing marks the close of the stream. No commit may be under way.
-func (o *operator) begin(whole, closing bool) error {
+// lag by no more than theta, and it is how a mark (threshold.Marks) is written. mayBegin must hold.
+func (o *operator) begin(whole bool) error {
 	if o.state.flush != nil {
 		if err := o.state.flush.Flush(); err != nil {
 			return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
@@ -263,11 +284,9 @@ func (o *operator) begin(whole, closing bool) error {
 	}
 	o.next.Inputs = o.inputs
 	if o.w.replay == Retains {
-		o.next.Outputs = o.exit.next
+		o.next.Outputs = append(append(o.next.Outputs[:0], o.exit.next...), o.exit.windows)
 	}
-	if closing {
-		o.next.Closing = endOfStream.Number
-	}
+	o.next.Closing = encodeClosing(o.closed, o.pending)
 	o.flightAt, o.flightHandled = o.total, o.handled
 	copy(o.flightInputs, o.inputs)
 	o.commit(&o.next)
@@ -303,86 +322,6 @@ func (o *operator) settle() error {
 		o.committed[i].Store(in.Seq)
 	}
 	o.w.up.park.Wake()
-	return nil
-}
-
-// punctuation notes that one input channel has ended, and closes the stream when all have.
-func (o *operator) punctuation(d delivery) error {
-	if !d.repeated {
-		if d.accounted && o.gate.Load() <= o.handled {
-			o.await(func() bool { return o.gate.Load() > o.handled })
-		}
-		for o.marks != nil && o.marks.Gate() <= o.total {
-			if err := o.commitNow(); err != nil {
-				return err
-			}
-		}
-		o.moved(d, d.Next(), 1)
-		o.publish()
-	}
-	if o.ended[d.input] {
-		return nil
-	}
-	o.ended[d.input] = true
-	if o.open--; o.open > 0 || o.closing {
-		return nil
-	}
-	return o.close()
-}
-
-// close ends the stream for this partition. An operator that emits only here commits its exact state first, so that
-// the close can be run again with the same outcome; any other commits afterwards.
-func (o *operator) close() error {
-	if o.w.replay == Retains {
-		if err := o.commitClose(); err != nil {
-			return err
-		}
-		return o.finish()
-	}
-	if err := o.task.CloseWindow(endOfStream); err != nil {
-		return fmt.Errorf("close %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
-	}
-	if o.exit != nil {
-		o.task.Flush()
-		o.exit.punctuate(endOfStream)
-	}
-	if err := o.commitClose(); err != nil {
-		return err
-	}
-	o.w.partitionDone()
-	return nil
-}
-
-func (o *operator) commitClose() error {
-	o.closing = true
-	if o.plan.never {
-		return nil
-	}
-	if o.flight.state.Load() != noFlight {
-		o.awaitFlight()
-		if err := o.settle(); err != nil {
-			return err
-		}
-	}
-	if err := o.begin(o.state.backup != nil, true); err != nil {
-		return err
-	}
-	o.awaitFlight()
-	return o.settle()
-}
-
-// finish is what is left of the close once its commit is durable. After a failure it runs again.
-func (o *operator) finish() error {
-	if o.w.replay == Retains {
-		if err := o.task.CloseWindow(endOfStream); err != nil {
-			return fmt.Errorf("close %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
-		}
-		o.task.Flush()
-	}
-	if o.exit != nil {
-		o.exit.punctuate(endOfStream)
-	}
-	o.w.partitionDone()
 	return nil
 }
 

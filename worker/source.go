@@ -31,6 +31,8 @@ type source struct {
 type mark struct {
 	position stream.Position
 	next     []uint64
+	level    uint64 // the window that was ended last
+	windows  uint64 // how many were
 }
 
 // run is the compute goroutine of a source. It stays after the end of its input: a receiver may ask for items again.
@@ -91,7 +93,7 @@ func (s *source) draining() bool {
 func (s *source) end() {
 	s.ended = true
 	s.task.Flush()
-	s.exit.punctuate(endOfStream)
+	s.exit.punctuate(stream.Window{Number: s.exit.level + 1, Last: true})
 }
 
 func (s *source) report() {
@@ -107,7 +109,9 @@ func (s *source) report() {
 func (s *source) mark() error {
 	s.task.Flush()
 	s.lastMark = s.read
-	s.marks = append(s.marks, mark{position: s.seek.Position(), next: append([]uint64(nil), s.exit.next...)})
+	s.marks = append(s.marks, mark{
+		position: s.seek.Position(), next: append([]uint64(nil), s.exit.next...), level: s.exit.level, windows: s.exit.windows,
+	})
 	if len(s.marks) > maxMarks {
 		s.thin()
 	}
@@ -126,7 +130,7 @@ func (s *source) mark() error {
 	}
 	s.marks = append(s.marks[:0], s.marks[newest:]...)
 	m := s.marks[0]
-	s.next = backup.Commit{Source: encodePosition(m.position), Outputs: m.next}
+	s.next = backup.Commit{Source: m.encode(), Outputs: m.next}
 	s.commit(&s.next)
 	return nil
 }
@@ -170,8 +174,12 @@ func (s *source) rewind(r rewind) error {
 	}
 	s.marks = s.marks[:i+1]
 	s.exit.gens[r.ordinal] = r.gen
-	s.ended, s.exit.ended = false, false
-	return s.start(m)
+	s.ended = false
+	if err := s.start(m); err != nil {
+		return err
+	}
+	s.exit.notice(r.ordinal)
+	return nil
 }
 
 // start makes the source go on from m.
@@ -179,28 +187,30 @@ func (s *source) start(m mark) error {
 	if err := s.seek.Seek(m.position); err != nil {
 		return fmt.Errorf("go back to item %d of %s: %w", m.position.Item, s.w.cfg.Node.Name, err)
 	}
-	s.task.Resume(m.next)
 	copy(s.exit.next, m.next)
+	s.exit.level, s.exit.windows, s.exit.ended = m.level, m.windows, false
+	s.task.Resume(s.exit.sent())
 	s.read, s.lastMark = m.position.Item, m.position.Item
 	return nil
 }
 
-// positionBytes is the length of a source position in a commit.
-const positionBytes = 24
+// markBytes is the length of a mark in a commit, without its output numbers.
+const markBytes = 5 * 8
 
-func encodePosition(p stream.Position) []byte {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, positionBytes), p.Item)
-	b = binary.LittleEndian.AppendUint64(b, uint64(p.Offset))
-	return binary.LittleEndian.AppendUint64(b, p.Line)
+func (m *mark) encode() []byte {
+	b := make([]byte, 0, markBytes)
+	for _, v := range []uint64{m.position.Item, uint64(m.position.Offset), m.position.Line, m.level, m.windows} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
 }
 
-func decodePosition(b []byte) (stream.Position, error) {
-	if len(b) != positionBytes {
-		return stream.Position{}, fmt.Errorf("source position of %d bytes, want %d", len(b), positionBytes)
+func (m *mark) decode(b []byte) error {
+	if len(b) != markBytes {
+		return fmt.Errorf("source position of %d bytes, want %d", len(b), markBytes)
 	}
-	return stream.Position{
-		Item:   binary.LittleEndian.Uint64(b),
-		Offset: int64(binary.LittleEndian.Uint64(b[8:])),
-		Line:   binary.LittleEndian.Uint64(b[16:]),
-	}, nil
+	field := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	m.position = stream.Position{Item: field(0), Offset: int64(field(1)), Line: field(2)}
+	m.level, m.windows = field(3), field(4)
+	return nil
 }

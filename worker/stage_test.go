@@ -195,15 +195,18 @@ func TestMarksThinOut(t *testing.T) {
 	require.Equal(t, []uint64{0, 2, 4, 6, 8}, at)
 }
 
-func TestSourcePositionsRoundTrip(t *testing.T) {
+func TestMarksRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		p := stream.Position{Item: rapid.Uint64().Draw(rt, "item"), Offset: rapid.Int64().Draw(rt, "offset"), Line: rapid.Uint64().Draw(rt, "line")}
-		got, err := decodePosition(encodePosition(p))
-		require.NoError(rt, err)
-		require.Equal(rt, p, got)
+		word := func(name string) uint64 { return rapid.Uint64().Draw(rt, name) }
+		m := mark{
+			position: stream.Position{Item: word("item"), Offset: int64(word("offset")), Line: word("line")},
+			level:    word("level"), windows: word("windows"),
+		}
+		var got mark
+		require.NoError(rt, got.decode(m.encode()))
+		require.Equal(rt, m, got)
 	})
-	_, err := decodePosition([]byte("short"))
-	require.Error(t, err)
+	require.Error(t, (&mark{}).decode([]byte("short")))
 }
 
 func TestGuarantees(t *testing.T) {

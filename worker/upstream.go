@@ -41,8 +41,9 @@ type inChannel struct {
 	next      uint64 // everything before is here
 	acked     uint64 // everything before is answered for
 	announced [2]uint64
-	fresh     bool // nothing has arrived on this connection yet
-	ended     bool
+	fresh     bool              // nothing has arrived on this connection yet
+	ended     bool              // so has the stream
+	waiting   []transport.Frame // of windows that the partition has not come to yet
 	// before is how far the previous incarnation of this worker had processed the channel, and beforeEpoch the numbering
 	// of that: to count repetitions and losses.
 	before InputRemains
@@ -121,6 +122,9 @@ func (u *upstream) step() (moved bool, err error) {
 		moved = true
 	}
 	for _, c := range u.conns {
+		if err := u.admit(c); err != nil {
+			return false, err
+		}
 		got, err := u.receive(c)
 		if err != nil {
 			return false, err
@@ -162,7 +166,7 @@ func (u *upstream) attach(in Input) {
 			if epoch := c.numbering(in.Epoch); epoch != ch.epoch {
 				ch.epoch, ch.next, ch.acked = epoch, 0, 0
 			}
-			ch.conn, ch.fresh = c, true
+			ch.conn, ch.fresh, ch.waiting = c, true, nil
 			ch.announced = [2]uint64{}
 			c.channels = append(c.channels, ch)
 		}
@@ -202,20 +206,57 @@ func (u *upstream) receive(c *connection) (moved bool, err error) {
 	}
 }
 
-// deliver passes one frame on to its partition, or reports false if there is no room.
+// deliver takes one frame, or reports false if there is no room for it. What belongs to a window that its partition has
+// not come to waits; it has not arrived yet as far as acknowledgements are concerned.
 func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 	part := f.Channel.To % u.w.cfg.Node.Compute
 	ch := u.channels[c.Edge][part][f.Channel.From]
-	a := u.arrivals[part]
 	if f.Epoch != c.Epoch {
 		u.w.stats.Stale.Add(uint64(f.Count))
 		f.Release()
 		return true, nil
 	}
 	if f.Kind == transport.Blocked {
-		a.blocked = true
+		u.arrivals[part].blocked = true
 		return true, nil
 	}
+	if len(ch.waiting) > 0 || f.Level > u.w.operators[part].aligned.Load() && f.Count > 0 {
+		if len(ch.waiting) == maxWaiting {
+			return false, nil
+		}
+		ch.waiting = append(ch.waiting, *f)
+		return true, nil
+	}
+	return u.hand(c, ch, f)
+}
+
+// admit passes on what has waited for the partition to come to its window.
+func (u *upstream) admit(c *connection) error {
+	for _, ch := range c.channels {
+		n := 0
+		for n < len(ch.waiting) && ch.waiting[n].Level <= u.w.operators[ch.id.To%u.w.cfg.Node.Compute].aligned.Load() {
+			taken, err := u.hand(c, ch, &ch.waiting[n])
+			if err != nil {
+				return err
+			}
+			if !taken {
+				break
+			}
+			n++
+		}
+		if n > 0 {
+			rest := copy(ch.waiting, ch.waiting[n:])
+			clear(ch.waiting[rest:])
+			ch.waiting = ch.waiting[:rest]
+		}
+	}
+	return nil
+}
+
+// hand passes one frame of the partition's present window to its ring, or reports false if there is no room.
+func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool, error) {
+	part := ch.id.To % u.w.cfg.Node.Compute
+	a := u.arrivals[part]
 	d := delivery{Frame: *f, input: ch.input, position: ch.epoch, accounted: c.Replay == AtRisk}
 	switch {
 	case ch.ended: // sent again by a sender that does not know
@@ -223,7 +264,7 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		u.w.stats.Duplicates.Add(uint64(f.Count))
 		f.Release()
 		return true, nil
-	case f.Kind == transport.Punctuation && f.Next() <= ch.next:
+	case f.Kind == transport.Punctuation && (f.Count == 0 || f.Next() <= ch.next):
 		d.repeated, d.accounted = true, false // its position is known, but not that it was an end
 	case f.Next() <= ch.next:
 		u.w.stats.Duplicates.Add(uint64(f.Count))
@@ -244,14 +285,16 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		}
 		return false, nil
 	}
-	if ch.fresh {
+	if ch.fresh && f.Count > 0 {
 		u.first(ch, f)
 	}
 	if d.accounted {
 		a.add(ch, *f, d.skip)
 	}
-	ch.next = max(ch.next, f.Next())
-	ch.ended = ch.ended || f.Kind == transport.Punctuation
+	if f.Count > 0 {
+		ch.next = max(ch.next, f.Next())
+	}
+	ch.ended = ch.ended || f.Kind == transport.Punctuation && f.Window.Last
 	p.park.Wake()
 	return true, nil
 }

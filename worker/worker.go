@@ -197,14 +197,9 @@ func (w *Worker) Autopsy() *Autopsy {
 }
 
 // emitted returns the items emitted per output channel. Those still in open slabs have no number yet; they are counted
-// on the first channel, since only their sum matters. An end is no item.
+// on the first channel, since only their sum matters.
 func (x *exit) emitted(buffered int) []uint64 {
-	e := append([]uint64(nil), x.next...)
-	for i := range e {
-		if x.ended && x.reach[i] {
-			e[i]--
-		}
-	}
+	e := x.sent()
 	if len(e) > 0 {
 		e[0] += uint64(buffered)
 	}
