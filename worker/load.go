@@ -223,8 +223,8 @@ func (o *operator) promise(m stream.Measure) error {
 		return errors.New("StateDivergence needs BackupState and RestoreState")
 	case cfg.Node.EmitOnClose && s.backup == nil:
 		return errors.New("EmitOnClose needs BackupState and RestoreState: a close is run again from its backup")
-	case s.backup != nil && s.divergence == nil && cfg.emits():
-		return errors.New("BackupState without StateDivergence serves operators with EmitOnClose only")
+	case s.backup != nil && s.divergence == nil && (cfg.emits() || cfg.InputsAtRisk):
+		return errors.New("BackupState without StateDivergence needs EmitOnClose and inputs that can be had again")
 	}
 	if s.divergence != nil {
 		o.policy = threshold.NewBackup(threshold.BackupConfig{

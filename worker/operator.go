@@ -264,7 +264,7 @@ func (o *operator) mayBegin() bool {
 // elements that changed most, or none. A commit of the position alone is sound, since the elements that it leaves out
 // lag by no more than theta, and it is how a mark (threshold.Marks) is written. mayBegin must hold.
 func (o *operator) begin(whole bool) error {
-	if o.state.flush != nil {
+	if o.state.flush != nil && !o.closed.Last { // its Close has made everything final
 		if err := o.state.flush.Flush(); err != nil {
 			return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 		}

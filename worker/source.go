@@ -67,7 +67,11 @@ func (s *source) fill() error {
 		s.end()
 		return nil
 	}
-	n, err := s.task.Fill(s.die(stream.SlabItems))
+	limit := stream.SlabItems
+	if s.seek != nil && s.w.draining.Load() { // the stream ends where it would have, had it not gone back
+		limit = int(min(uint64(limit), s.furthest.Load()-s.read))
+	}
+	n, err := s.task.Fill(s.die(limit))
 	s.read += uint64(n)
 	s.furthest.Store(max(s.read, s.furthest.Load()))
 	s.items.Add(uint64(n))

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/job"
+	"github.com/afstream/afstream/worker"
+)
+
+// EngineFlags returns the flags that say how a job runs, for any job that has a job.Engine. Read them with
+// Env.Engine. Each call returns flags of their own.
+func EngineFlags(defaults job.Engine) []cli.Flag {
+	l, gamma, seed := count(defaults.L), count(defaults.Gamma), count(defaults.Seed)
+	return append(toleranceFlags(defaults, &l, &gamma), injectionFlags(&seed)...)
+}
+
+func toleranceFlags(defaults job.Engine, l, gamma *count) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "guarantee", Value: defaults.Guarantee.String(), Category: categoryTolerate, EnvVars: env("guarantee"),
+			Usage: "what failures may cost: approximate (at most what theta, l and gamma allow) or none (anything; nothing is backed up)",
+		},
+		&cli.Float64Flag{
+			Name: "theta", Value: defaults.Theta, Category: categoryTolerate, EnvVars: env("theta"),
+			Usage: "how far the state may diverge through all failures together, in the unit of the weights; 0 backs up every change, inf none",
+		},
+		&cli.GenericFlag{
+			Name: "l", Value: l, Category: categoryTolerate, EnvVars: env("l"),
+			Usage: "how many `ITEMS` failures of receivers may lose, all together; 0 logs every item",
+		},
+		&cli.GenericFlag{
+			Name: "gamma", Value: gamma, Category: categoryTolerate, EnvVars: env("gamma"),
+			Usage: "how many `ITEMS` failures of senders may lose, all together; small values slow the senders down",
+		},
+		&cli.StringFlag{
+			Name: "series", Value: defaults.Series.String(), Category: categoryTolerate, EnvVars: env("series"),
+			Usage: "how the budget is spread over failures: geometric (halves each time) or telescoping (1/2, 1/6, 1/12, ...: more is left after many failures)",
+		},
+		&cli.BoolFlag{
+			Name: "source-replay", Value: !defaults.PipeSources, Category: categoryTolerate, EnvVars: env("source-replay"),
+			Usage: "read the input again after a failure, which loses no item; with =false it is read like a pipe, and l and gamma count",
+		},
+		&cli.StringFlag{
+			Name: "backup-dir", Category: categoryTolerate, EnvVars: env("backup-dir"),
+			Usage: "`DIRECTORY` for the backups, made if missing (default: a temporary one, removed at the end)",
+		},
+		&cli.BoolFlag{
+			Name: "backup-sync", Category: categoryTolerate, EnvVars: env("backup-sync"),
+			Usage: "wait for the disk with each backup, so that backups survive a power cut",
+		},
+	}
+}
+
+func injectionFlags(seed *count) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{
+			Name: "fail", Category: categoryInject, EnvVars: env("fail"),
+			Usage: "kill a worker: `OPERATOR/WORKER@WHEN`, WHEN being a number of items it has processed or a share of the input, such as sketch/0@30%; repeatable",
+		},
+		&cli.IntFlag{
+			Name: "failures", Category: categoryInject, EnvVars: env("failures"),
+			Usage: "kill `N` workers chosen by --seed, at points of the input chosen by --seed",
+		},
+		&cli.GenericFlag{
+			Name: "seed", Value: seed, Category: categoryInject, EnvVars: env("seed"),
+			Usage: "`NUMBER` that selects the random failures and the generated input; the same number gives the same",
+		},
+	}
+}
+
+// Engine reads the flags of EngineFlags. Events and progress go to stderr.
+func (e *Env) Engine() (job.Engine, error) {
+	c := e.Flags
+	series, err := errorbound.ParseSeries(c.String("series"))
+	if err != nil {
+		return job.Engine{}, choice("series", c.String("series"), "geometric", "telescoping")
+	}
+	guarantee, err := worker.ParseGuarantee(c.String("guarantee"))
+	if err != nil {
+		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none")
+	}
+	engine := job.Engine{
+		Params:       errorbound.Params{Theta: c.Float64("theta"), L: e.count("l"), Gamma: e.count("gamma"), Series: series},
+		Guarantee:    guarantee,
+		PipeSources:  !c.Bool("source-replay"),
+		RandomFaults: c.Int("failures"),
+		Seed:         e.count("seed"),
+		BackupDir:    c.String("backup-dir"),
+		BackupSync:   c.Bool("backup-sync"),
+		Log:          e.Log,
+		OnEvent:      e.screen.event,
+		OnProgress:   e.screen.progress,
+	}
+	if c.IsSet("backup-dir") && engine.BackupDir == "" {
+		return job.Engine{}, fmt.Errorf("%w: --backup-dir: the name is empty", ErrUsage)
+	}
+	for _, text := range c.StringSlice("fail") {
+		fault, err := controller.ParseFault(text)
+		if err != nil {
+			return job.Engine{}, fmt.Errorf("%w: --fail: %w", ErrUsage, err)
+		}
+		engine.Faults = append(engine.Faults, fault)
+	}
+	return engine, nil
+}
+
+// count reads a flag whose value is a count.
+func (e *Env) count(name string) uint64 {
+	if n, ok := e.Flags.Generic(name).(*count); ok {
+		return uint64(*n)
+	}
+	return 0
+}
+
+// choice is the error for a value that is none of those there are.
+func choice(flag, got string, have ...string) error {
+	hint := ""
+	if s := nearest(got, have); s != "" {
+		hint = fmt.Sprintf("did you mean %s? ", s)
+	}
+	return fmt.Errorf("%w: --%s %q: %sthere are %s", ErrUsage, flag, got, hint, strings.Join(have, ", "))
+}

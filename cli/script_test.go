@@ -1,0 +1,75 @@
+package cli_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/cli"
+	"github.com/afstream/afstream/data"
+)
+
+func TestScripts(t *testing.T) {
+	inputs := t.TempDir() // what comes with the program, as files to cut off
+	for name, variable := range map[string]string{"cip.pcap": "TRACE", "flights": "FLIGHTS"} {
+		file, ok := data.Lookup(name)
+		require.True(t, ok)
+		require.NoError(t, os.WriteFile(filepath.Join(inputs, variable), []byte(file.Content), 0o600))
+	}
+	testscript.Run(t, testscript.Params{
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("TRACE", filepath.Join(inputs, "TRACE"))
+			e.Setenv("FLIGHTS", filepath.Join(inputs, "FLIGHTS"))
+			return nil
+		},
+		Dir: "testdata/script",
+		Condition: func(name string) (bool, error) {
+			if name != "root" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return os.Geteuid() == 0, nil // who can read everything
+		},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command that has to end with the given code: exits CODE PROGRAM ARGS... Whatever goes wrong, the user must
+// get one line on stderr that says so, and no stack. A command line that cannot work must leave stdout alone.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		code = exit.ExitCode()
+	}
+	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
+	if code != want {
+		ts.Fatalf("exit code %d, want %d\n%s%s", code, want, stdout, stderr)
+	}
+	if strings.Contains(stderr, "goroutine ") || strings.Contains(stdout, "NaN") {
+		ts.Fatalf("a stack or NaN in the output:\n%s%s", stdout, stderr)
+	}
+	if reports := strings.Count("\n"+stderr, "\nafstream: "); (want == 0) != (reports == 0) || reports > 1 {
+		ts.Fatalf("%d errors reported:\n%s", reports, stderr)
+	}
+	if want == cli.ExitUsage && stdout != "" {
+		ts.Fatalf("a result in spite of a usage error:\n%s", stdout)
+	}
+}

@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v2"
+)
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:            "version",
+		Usage:           "print the version",
+		HideHelpCommand: true,
+		OnUsageError:    usageError,
+		Action: func(c *cli.Context) error {
+			_, err := fmt.Fprintf(c.App.Writer, "%s %s %s %s/%s\n", c.App.Name, version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// version is that of the main module. Go makes one up from the commit for a binary that is built in a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,178 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/worker"
+)
+
+var (
+	// ErrSettings is wrapped by the errors about settings that cannot work, found before anything is run or written.
+	ErrSettings = errors.New("invalid settings")
+
+	// ErrInterrupted is wrapped by the error of a Run whose context ended before the input did. The report that comes
+	// with it holds what was finished by then.
+	ErrInterrupted = errors.New("interrupted")
+
+	// ErrBound is wrapped by the error of a Run that broke a bound it promised. The report that comes with it is whole.
+	ErrBound = errors.New("bound broken")
+)
+
+// Engine is how a job runs, whatever it computes. The zero value backs up every change and item.
+type Engine struct {
+	// Theta, L, Gamma and Series are the error that all failures together may cost; see errorbound.Params.
+	errorbound.Params
+
+	// Guarantee is what the job promises; default Approximate. With None nothing is backed up and a failure loses
+	// whatever its worker held.
+	Guarantee worker.Guarantee
+
+	// PipeSources reads the input like a pipe even if it could be read again: what is in flight is then at risk and L
+	// and Gamma bound its loss. Inputs that cannot be read again, such as standard input, are always read so.
+	PipeSources bool
+
+	// Faults are failures to inject.
+	Faults []controller.Fault
+
+	// RandomFaults is how many failures to inject beside those at random points of random workers, 0 to 10,000.
+	RandomFaults int
+
+	// Seed selects the random failures; the same seed draws the same. A job may use it for its input, too.
+	Seed uint64
+
+	// BackupDir is a directory for backups, made if missing. Empty means a temporary one, removed at the end. What
+	// earlier runs left in it is dropped when a run starts.
+	BackupDir string
+
+	// BackupSync makes each backup wait for the disk, so that backups survive a power cut and not only the end of the
+	// process. It costs a disk flush per group of backups.
+	BackupSync bool
+
+	// Log takes what operators of the system may want to know; nil discards it.
+	Log *slog.Logger
+
+	// OnEvent is told of failures and recoveries as they happen; may be nil. It is called by one goroutine at a time.
+	OnEvent func(controller.Event)
+
+	// OnProgress is told what the job does (a phase of Phase...) and how much of its input it has read, in a unit that is
+	// the input's own; total is 0 where the size is not known. It is called once per slab, perhaps from several
+	// goroutines at once, and must be cheap; may be nil.
+	OnProgress func(phase Phase, done, total int64)
+}
+
+// Phase is what a job is doing; its text is for people.
+type Phase string
+
+// Phases, in this order. The last two are only those of a job that verifies.
+const (
+	PhaseRun    Phase = "running"
+	PhaseRepeat Phase = "repeating without failures"
+	PhaseExact  Phase = "counting exactly"
+)
+
+// maxRandomFaults keeps a slip of the keyboard from asking for failures without end.
+const maxRandomFaults = 10_000
+
+// faults returns what is wrong with the settings, nil if nothing is.
+func (e *Engine) faults() []error {
+	var faults []error
+	if !(e.Theta >= 0) { // so that NaN is a fault
+		faults = append(faults, fmt.Errorf("theta %v: want a number of at least 0", e.Theta))
+	} else if err := e.Params.Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	if e.RandomFaults < 0 || e.RandomFaults > maxRandomFaults {
+		faults = append(faults, fmt.Errorf("%d random failures: want 0 to %d", e.RandomFaults, maxRandomFaults))
+	}
+	if e.Guarantee == worker.None && (e.BackupDir != "" || e.BackupSync) {
+		faults = append(faults, errors.New("guarantee none makes no backups: leave out where and how to keep them"))
+	}
+	return faults
+}
+
+// settingsError makes one error of all faults, nil if there are none.
+func settingsError(faults []error) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrSettings, errors.Join(faults...))
+}
+
+// run runs a topology as e says. measurable says whether the size of the input is known, which failures at a share of it
+// need. The result may come with an error.
+func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (*controller.Result, error) {
+	injected, err := e.injected(t, measurable)
+	if err != nil {
+		return nil, err
+	}
+	o := controller.Options{
+		Params: e.Params, Guarantee: e.Guarantee, PipeSources: e.PipeSources, Faults: injected, Log: e.Log,
+		OnEvent: e.OnEvent, OnProgress: e.progress(PhaseRun),
+	}
+	if e.Guarantee == worker.None {
+		return controller.RunLocal(ctx, t, o)
+	}
+	store, closeStore, err := e.openStore()
+	if err != nil {
+		return nil, err
+	}
+	if err := dropEarlier(store, t.Name()); err != nil {
+		return nil, errors.Join(err, closeStore())
+	}
+	o.Store = store
+	result, err := controller.RunLocal(ctx, t, o)
+	return result, errors.Join(err, closeStore())
+}
+
+// repeat runs the topology once more, with no failures and no backups.
+func (e *Engine) repeat(ctx context.Context, t *stream.Topology) (*controller.Result, error) {
+	return controller.RunLocal(ctx, t, controller.Options{
+		Guarantee: worker.None, Log: e.Log, OnProgress: e.progress(PhaseRepeat),
+	})
+}
+
+func (e *Engine) progress(p Phase) func(done, total int64) {
+	if e.OnProgress == nil {
+		return nil
+	}
+	return func(done, total int64) { e.OnProgress(p, done, total) }
+}
+
+// openStore opens the store for backups. The function it returns closes it, and removes it if it was temporary.
+func (e *Engine) openStore() (backup.Store, func() error, error) {
+	dir, remove := e.BackupDir, func() error { return nil }
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "afstream-"); err != nil {
+			return nil, nil, fmt.Errorf("make temporary directory for backups: %w", err)
+		}
+		remove = func() error { return os.RemoveAll(dir) }
+	}
+	store, err := backup.OpenBadger(dir, backup.BadgerOptions{Sync: e.BackupSync, Logger: e.Log})
+	if err != nil {
+		return nil, nil, errors.Join(err, remove())
+	}
+	return store, func() error { return errors.Join(store.Close(), remove()) }, nil
+}
+
+// dropEarlier deletes what earlier runs of the job left behind: nothing can go on from it, since the process that
+// supervised it is gone, and a directory that is used again and again must not grow.
+func dropEarlier(store backup.Store, name string) error {
+	for {
+		incarnation, found, err := backup.LatestIncarnation(store, name)
+		if err != nil || !found {
+			return err
+		}
+		if err := backup.DropJob(store, name, incarnation); err != nil {
+			return fmt.Errorf("drop backups of an earlier run: %w", err)
+		}
+	}
+}
