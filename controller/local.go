@@ -70,6 +70,7 @@ type slot struct {
 	index    int
 	epoch    uint64
 	failures uint64
+	failedAt []uint64                      // windows closed when they struck
 	current  atomic.Pointer[worker.Worker] // nil while it is down
 	loaded   *worker.Worker
 	replay   worker.Replay // how the output of its workers can be had again
@@ -169,7 +170,7 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 		}
 	}
 	w, err := worker.Load(ctx, worker.Config{
-		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures,
+		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt,
 		Guarantee: r.o.Guarantee, Params: r.o.Params, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
 		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
@@ -292,6 +293,7 @@ func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
 	r.o.Log.Info("worker failed", "operator", s.node.Name, "worker", s.index, "epoch", s.epoch, "items", autopsy.Items)
 	r.tell(Event{Failure: failure})
 	s.before += autopsy.Items
+	s.failedAt = append(s.failedAt, autopsy.Level())
 	s.loaded = nil
 	if err := r.load(ctx, s, autopsy); err != nil {
 		return fmt.Errorf("recover: %w", err)

@@ -59,9 +59,10 @@ type Job struct{ Name, Incarnation string }
 type Config struct {
 	Job       Job
 	Node      *stream.Node
-	Index     int    // number of the worker within its operator
-	Epoch     uint64 // incarnation, from 1
-	Failures  uint64 // k, durable before this incarnation was made
+	Index     int      // number of the worker within its operator
+	Epoch     uint64   // incarnation, from 1
+	Failures  uint64   // durable before this incarnation was made
+	FailedAt  []uint64 // of each failure, the last window that the worker had closed
 	Guarantee Guarantee
 	Params    errorbound.Params
 	// PipeSources reads every source like a pipe, even one that could be rewound: its channels are then at risk.

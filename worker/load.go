@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync/atomic"
 
 	"github.com/afstream/afstream/backup"
@@ -97,22 +96,12 @@ func (c *core) load() (*backup.Restored, error) {
 	return r, nil
 }
 
-// split returns the budget of each partition of the worker.
-func split(cfg *Config, m stream.Measure, failures uint64) threshold.Budget {
-	if cfg.Guarantee == None {
-		return threshold.Budget{Theta: math.Inf(1), L: math.MaxInt64, Gamma: math.MaxInt64}
-	}
-	return threshold.Split(threshold.Config{
-		Params: cfg.Params, Norm: m.Norm, Combine: m.Combine, Partitions: cfg.Node.Partitions(), Failures: failures,
-	})
-}
-
 func (w *Worker) loadSources() error {
 	w.replay = AtRisk
 	if w.cfg.Guarantee == None {
 		w.replay = Live
 	}
-	w.budget = split(&w.cfg, stream.Measure{}, w.cfg.Failures)
+	w.budget = split(&w.cfg, stream.Measure{}, w.cfg.remembered(w.cfg.startLevel()))
 	for i := range w.cfg.Node.Compute {
 		if err := w.loadSource(i); err != nil {
 			return fmt.Errorf("open %s: %w", w.cfg.name(), err)
@@ -136,14 +125,19 @@ func (w *Worker) loadSource(i int) error {
 	s.task = task
 	w.sources = append(w.sources, s)
 	s.progress, _ = task.Source().(stream.Progresser)
+	s.windows, _ = task.(stream.WindowedTask)
 	if r, ok := task.Source().(stream.Replayable); ok && w.replay != Live && !w.cfg.PipeSources {
 		w.replay, s.seek = Rewinds, r
 	}
 	s.rewinds = w.addLane(&s.core).rewinds
 	if s.seek == nil {
 		if w.cfg.Before != nil {
-			s.read = w.cfg.Before.Partition[i].Read
+			before := &w.cfg.Before.Partition[i]
+			s.read, s.exit.level = before.Read, before.Level
 			s.furthest.Store(s.read)
+			if s.windows != nil {
+				s.windows.Reopen(before.Level, before.Open, before.Read)
+			}
 		}
 		return nil
 	}
@@ -185,12 +179,12 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 		}
 	}
 	o.state = abilities(o.task.Operator())
-	measure := stream.Measure{}
 	if m, ok := o.task.Operator().(stream.Measurer); ok {
-		measure = m.Measure()
+		o.measure = m.Measure()
 	}
-	w.budget = split(&w.cfg, measure, w.cfg.Failures)
-	if err := o.promise(measure); err != nil {
+	o.k = w.cfg.remembered(w.cfg.startLevel())
+	w.budget = split(&w.cfg, o.measure, o.k)
+	if err := o.promise(); err != nil {
 		return fmt.Errorf("operator %q: %w: %w", w.cfg.Node.Name, ErrOperator, err)
 	}
 	if o.exit != nil {
@@ -198,7 +192,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 	}
 	w.operators = append(w.operators, o)
 	o.listen(i)
-	if err := o.restore(measure); err != nil {
+	if err := o.restore(); err != nil {
 		return err
 	}
 	w.up.arrivals = append(w.up.arrivals, &arrivals{machine: threshold.NewReceiver(w.budget.L)})
@@ -206,7 +200,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 }
 
 // promise decides when the partition commits, from what its operator can do.
-func (o *operator) promise(m stream.Measure) error {
+func (o *operator) promise() error {
 	cfg := &o.w.cfg
 	s := &o.state
 	if t, ok := o.task.Operator().(stream.Thresholder); ok {
@@ -227,9 +221,7 @@ func (o *operator) promise(m stream.Measure) error {
 		return errors.New("BackupState without StateDivergence needs EmitOnClose and inputs that can be had again")
 	}
 	if s.divergence != nil {
-		o.policy = threshold.NewBackup(threshold.BackupConfig{
-			Theta: o.w.budget.Theta, Alpha: m.Alpha, SelfAccounting: s.durable != nil,
-		})
+		o.policy = o.newPolicy(o.w.budget.Theta)
 	}
 	switch {
 	case cfg.emits():
@@ -239,6 +231,7 @@ func (o *operator) promise(m stream.Measure) error {
 			return errors.New("its input cannot be had again, and the sink has no Flush to make what it was given safe")
 		}
 		// What is acknowledged and what is flushed may both lag; each gets half.
+		o.halved = true
 		o.w.budget.L /= 2
 		o.marks = threshold.NewMarks(o.w.budget.L)
 	case o.policy != nil || s.flush != nil:
@@ -270,7 +263,7 @@ func (o *operator) listen(part int) {
 }
 
 // restore brings back the state and the positions, and reads the item log.
-func (o *operator) restore(m stream.Measure) error {
+func (o *operator) restore() error {
 	r, err := o.load()
 	if err != nil {
 		return err
@@ -294,7 +287,7 @@ func (o *operator) restore(m stream.Measure) error {
 		}
 	}
 	if c, ok := o.task.Operator().(stream.Compensator); ok && o.w.cfg.Failures > 0 && o.policy != nil {
-		o.compensate(c, r, m)
+		o.compensate(c, r)
 	}
 	if err := o.readLog(); err != nil {
 		return fmt.Errorf("read item log of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
@@ -323,7 +316,7 @@ func (o *operator) renumber(outputs []uint64) error {
 
 // compensate tells the operator what may have been lost since its restored backup was made: usually by one failure,
 // but an incarnation that fails before its first commit takes the compensation for the failures before it along.
-func (o *operator) compensate(c stream.Compensator, r *backup.Restored, m stream.Measure) {
+func (o *operator) compensate(c stream.Compensator, r *backup.Restored) {
 	first := uint64(0)
 	if r != nil {
 		first = r.Epoch - 1 // the failures before that incarnation
@@ -331,7 +324,10 @@ func (o *operator) compensate(c stream.Compensator, r *backup.Restored, m stream
 	var theta float64
 	var lost uint64
 	for k := first; k < o.w.cfg.Failures; k++ {
-		b := split(&o.w.cfg, m, k)
+		b := split(&o.w.cfg, o.measure, k)
+		if o.w.cfg.Node.Forget != 0 { // its thresholds may have risen again
+			b = split(&o.w.cfg, o.measure, 0)
+		}
 		theta += b.Theta
 		if o.w.cfg.InputsAtRisk {
 			lost += b.L

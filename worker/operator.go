@@ -39,6 +39,9 @@ type operator struct {
 	policy  *threshold.Backup // nil: nothing diverges
 	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes
 	plan    plan
+	measure stream.Measure
+	k       uint64        // failures that count against the budget
+	halved  bool          // l is shared with the marks of a sink
 	closed  stream.Window // the last window that was closed, or is about to be
 	pending bool          // its close is still to run: it starts from the commit that is being made
 	opened  []uint64      // Retains: position per output channel after the last close; 0 before the first
@@ -55,6 +58,7 @@ type operator struct {
 	processed     atomic.Uint64   // = handled, for upstream
 	gate          atomic.Uint64   // handled may go up to here, from upstream
 	wanted        atomic.Uint64   // upstream waits for processed to reach this
+	limit         atomic.Uint64   // l, when it has risen, for upstream
 	aligned       atomic.Uint64   // number of the last closed window, for upstream
 	covered       atomic.Uint64   // handled at the last durable commit, for upstream
 	committed     []atomic.Uint64 // per dense input channel, for upstream

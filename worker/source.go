@@ -16,8 +16,9 @@ import (
 type source struct {
 	core
 	task     stream.SourceTask
-	seek     stream.Replayable // nil when it is read like a pipe
-	progress stream.Progresser // nil if it cannot tell
+	seek     stream.Replayable   // nil when it is read like a pipe
+	progress stream.Progresser   // nil if it cannot tell
+	windows  stream.WindowedTask // nil if it has none but the stream
 	rewinds  *ringbuf.SPSC[rewind]
 	marks    []mark // oldest first, never empty when seek is set
 	lastMark uint64
@@ -33,10 +34,12 @@ type mark struct {
 	next     []uint64
 	level    uint64 // the window that was ended last
 	windows  uint64 // how many were
+	open     uint64 // the window that is open
 }
 
 // run is the compute goroutine of a source. It stays after the end of its input: a receiver may ask for items again.
 func (s *source) run() error {
+	s.exit.each(s.exit.notice)
 	for {
 		if r, ok := s.rewinds.TryPop(); ok {
 			s.w.down.park.Wake()
@@ -76,16 +79,34 @@ func (s *source) fill() error {
 	s.furthest.Store(max(s.read, s.furthest.Load()))
 	s.items.Add(uint64(n))
 	s.report()
+	if s.windows != nil && s.windows.Complete() > s.exit.level {
+		s.task.Flush()
+		s.exit.punctuate(stream.Window{Number: s.windows.Complete()})
+		if s.exit.sender != nil {
+			s.exit.sender.Raise(split(&s.w.cfg, stream.Measure{}, s.w.cfg.remembered(s.exit.level)).Gamma)
+		}
+	}
 	switch {
 	case errors.Is(err, io.EOF), s.draining():
 		s.end()
 		return nil
-	case err == nil && s.seek != nil && s.read-s.lastMark >= markEvery:
+	case err == nil && s.seek != nil && s.read-s.lastMark >= markEvery && !s.ahead():
 		return s.mark()
 	case err == nil:
 		return nil
 	}
 	return fmt.Errorf("read %s partition %d: %w", s.w.cfg.Node.Name, s.index, err)
+}
+
+// ahead says whether the source's position is beyond what was emitted.
+func (s *source) ahead() bool { return s.windows != nil && s.windows.Pending() }
+
+// open returns the number of the window that is open, 0 without windows.
+func (s *source) open() uint64 {
+	if s.windows == nil {
+		return 0
+	}
+	return s.windows.Open()
 }
 
 // draining says whether the source has been told to end and has read all that it had read before it went back.
@@ -97,7 +118,11 @@ func (s *source) draining() bool {
 func (s *source) end() {
 	s.ended = true
 	s.task.Flush()
-	s.exit.punctuate(stream.Window{Number: s.exit.level + 1, Last: true})
+	last := stream.Window{Number: s.exit.level + 1, Last: true}
+	if s.windows != nil {
+		last.Number = max(last.Number, s.windows.Open())
+	}
+	s.exit.punctuate(last)
 }
 
 func (s *source) report() {
@@ -115,6 +140,7 @@ func (s *source) mark() error {
 	s.lastMark = s.read
 	s.marks = append(s.marks, mark{
 		position: s.seek.Position(), next: append([]uint64(nil), s.exit.next...), level: s.exit.level, windows: s.exit.windows,
+		open: s.open(),
 	})
 	if len(s.marks) > maxMarks {
 		s.thin()
@@ -194,16 +220,19 @@ func (s *source) start(m mark) error {
 	copy(s.exit.next, m.next)
 	s.exit.level, s.exit.windows, s.exit.ended = m.level, m.windows, false
 	s.task.Resume(s.exit.sent())
+	if s.windows != nil {
+		s.windows.Reopen(m.level, m.open, m.position.Item)
+	}
 	s.read, s.lastMark = m.position.Item, m.position.Item
 	return nil
 }
 
 // markBytes is the length of a mark in a commit, without its output numbers.
-const markBytes = 5 * 8
+const markBytes = 6 * 8
 
 func (m *mark) encode() []byte {
 	b := make([]byte, 0, markBytes)
-	for _, v := range []uint64{m.position.Item, uint64(m.position.Offset), m.position.Line, m.level, m.windows} {
+	for _, v := range []uint64{m.position.Item, uint64(m.position.Offset), m.position.Line, m.level, m.windows, m.open} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return b
@@ -215,6 +244,6 @@ func (m *mark) decode(b []byte) error {
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	m.position = stream.Position{Item: field(0), Offset: int64(field(1)), Line: field(2)}
-	m.level, m.windows = field(3), field(4)
+	m.level, m.windows, m.open = field(3), field(4), field(5)
 	return nil
 }

@@ -200,7 +200,7 @@ func TestMarksRoundTrip(t *testing.T) {
 		word := func(name string) uint64 { return rapid.Uint64().Draw(rt, name) }
 		m := mark{
 			position: stream.Position{Item: word("item"), Offset: int64(word("offset")), Line: word("line")},
-			level:    word("level"), windows: word("windows"),
+			level:    word("level"), windows: word("windows"), open: word("open"),
 		}
 		var got mark
 		require.NoError(rt, got.decode(m.encode()))

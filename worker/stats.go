@@ -41,12 +41,23 @@ type Autopsy struct {
 	sources   []any     // of a source read like a pipe: it goes on
 }
 
+// Level returns the last window that all partitions had closed.
+func (a *Autopsy) Level() uint64 {
+	level := streamEnded
+	for _, p := range a.Partition {
+		level = min(level, p.Level)
+	}
+	return level
+}
+
 // Remains is the last state of one partition.
 type Remains struct {
 	Divergence float64        // of its state from the last durable backup, as far as it says
 	Inputs     []InputRemains // per input channel
 	Emitted    []uint64       // per output channel
 	Read       uint64         // of a source
+	Level      uint64         // the last window it had ended or closed
+	Open       uint64         // of a source: the window that was open
 }
 
 // InputRemains is how far one input channel had come, as positions in the sender's incarnation Epoch.

@@ -325,6 +325,7 @@ func (u *upstream) account(part int, a *arrivals) error {
 	m := a.machine
 	m.Processed(p.processed.Load())
 	m.Logged(p.covered.Load())
+	m.Raise(p.limit.Load())
 	a.acknowledge()
 	if checkInvariants {
 		if err := m.Valid(); err != nil {

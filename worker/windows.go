@@ -139,11 +139,13 @@ func (o *operator) finish(w stream.Window) error {
 // passed lets the next window in.
 func (o *operator) passed(w stream.Window) {
 	o.ends.passed(w)
-	o.aligned.Store(o.ends.level)
-	o.w.up.park.Wake()
 	if w.Last {
 		o.w.partitionDone()
+	} else {
+		o.raise(w.Number)
 	}
+	o.aligned.Store(o.ends.level)
+	o.w.up.park.Wake()
 }
 
 // forward repeats, in a recovered operator that cannot run closes again, the punctuation of the last window it closed:
@@ -152,7 +154,11 @@ func (o *operator) forward() error {
 	if o.closed.Number == 0 {
 		return nil
 	}
-	if o.exit != nil && o.w.replay != Retains {
+	switch {
+	case o.exit == nil:
+	case o.w.replay == Retains:
+		o.exit.each(o.exit.notice)
+	default:
 		o.exit.punctuate(o.closed)
 	}
 	o.passed(o.closed)

@@ -178,13 +178,13 @@ func (w *Worker) partitionDone() {
 func (w *Worker) Autopsy() *Autopsy {
 	a := &Autopsy{Items: w.Items()}
 	for _, s := range w.sources {
-		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.furthest.Load()})
+		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.furthest.Load(), Level: s.exit.level, Open: s.open()})
 		if s.seek == nil {
 			a.sources = append(a.sources, s.task.Source())
 		}
 	}
 	for i, o := range w.operators {
-		r := Remains{Inputs: w.up.remains(i, o)}
+		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level}
 		if o.policy != nil {
 			r.Divergence = o.policy.Divergence(o.state.now())
 		}

@@ -1,0 +1,160 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/stream"
+)
+
+// windowCount is how many items one window had, in one partition or in all.
+type windowCount struct {
+	Window uint64
+	Count  uint64
+	Last   bool
+}
+
+// tumbling counts the items of each window: a plain state that starts afresh after every close.
+type tumbling struct{ sums }
+
+func newTumbling() *tumbling { return &tumbling{} }
+
+func (c *tumbling) Process(in uint64, _ *stream.Emitter[windowCount]) error {
+	return c.sums.Process(in, nil)
+}
+
+func (c *tumbling) CloseWindow(w stream.Window, out *stream.Emitter[windowCount]) error {
+	out.Emit(windowCount{Window: w.Number, Count: total([][8]uint64{c.counts}), Last: w.Last})
+	c.sums = sums{}
+	return nil
+}
+
+// adding adds up the counts of all partitions, with an exact state.
+type adding struct{ sum uint64 }
+
+func newAdding() *adding { return &adding{} }
+
+func (a *adding) Process(in windowCount, _ *stream.Emitter[windowCount]) error {
+	a.sum += in.Count
+	return nil
+}
+
+func (a *adding) CloseWindow(w stream.Window, out *stream.Emitter[windowCount]) error {
+	out.Emit(windowCount{Window: w.Number, Count: a.sum, Last: w.Last})
+	a.sum = 0
+	return nil
+}
+
+func (a *adding) BackupState(w *stream.StateWriter) error {
+	w.PutUint64(0, a.sum)
+	return nil
+}
+
+func (a *adding) RestoreState(r *stream.StateReader) error {
+	for r.Next() {
+		_, sum, err := r.Uint64()
+		if err != nil {
+			return err
+		}
+		a.sum = sum
+	}
+	return r.Err()
+}
+
+// windowed is source -> count -> add -> out, with any number of relays behind the source.
+func windowed(n uint64, workers, relays int, out *gather[windowCount], windows ...stream.Option) *stream.Topology {
+	t := stream.New("windowed")
+	s := stream.From(t, "source", newNumbers(n), append(windows, stream.Workers(2))...)
+	for i := range relays {
+		s = stream.Then(s, []string{"relay0", "relay1"}[i], newRelay, stream.Workers(2), stream.Forget(1))
+	}
+	counts := stream.Then(s, "count", newTumbling, stream.EmitOnClose(), stream.Workers(workers), stream.Compute(2), stream.Forget(1))
+	added := stream.Then(counts, "add", newAdding, stream.EmitOnClose())
+	stream.To(added, "out", out.sink)
+	return t
+}
+
+func byTime(v uint64) time.Time { return time.UnixMilli(int64(v) - 5000) }
+
+// Every window comes out once, in order, through any failures; with a source that can go back it is complete.
+func TestWindows(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.Uint64Range(1, 30_000).Draw(rt, "items")
+		timed := rapid.Bool().Draw(rt, "timed")
+		relays := rapid.IntRange(0, 2).Draw(rt, "relays")
+		option := stream.WindowItems(500)
+		if timed {
+			option = stream.WindowTime(time.Second, byTime)
+		}
+		var out gather[windowCount]
+		topo := windowed(n, rapid.IntRange(1, 2).Draw(rt, "workers"), relays, &out, option)
+		nodes, err := topo.Build()
+		require.NoError(rt, err)
+		o := options(float64(rapid.SampledFrom([]uint64{0, 20, 1000}).Draw(rt, "theta")), rapid.SampledFrom([]uint64{0, 10, 500}).Draw(rt, "l"), 300)
+		o.PipeSources = rapid.Bool().Draw(rt, "pipe")
+		if n > 1 {
+			o.Faults = controller.RandomFaults(nodes, rapid.IntRange(0, 6).Draw(rt, "failures"), rapid.Uint64().Draw(rt, "seed"))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		r, err := controller.RunLocal(ctx, topo, o)
+		require.NoError(rt, err)
+		require.False(rt, r.Interrupted, "%+v", r)
+		checkWindows(rt, out.all(), n, timed, relays == 0 && !o.PipeSources)
+		if len(r.Failures) == 0 {
+			checkWindows(rt, out.all(), n, timed, true)
+		}
+	})
+}
+
+func checkWindows(rt *rapid.T, got []windowCount, n uint64, timed, exact bool) {
+	sum := uint64(0)
+	for i, w := range got {
+		sum += w.Count
+		require.Equal(rt, i == len(got)-1, w.Last, "%+v", got)
+		require.True(rt, i == 0 || w.Window > got[i-1].Window, "%+v", got)
+		if !exact {
+			continue
+		}
+		want := uint64(1000) // two partitions of 500, or a thousand milliseconds
+		if w.Last {
+			want = min(w.Count, 1000)
+		}
+		require.Equal(rt, want, w.Count, "window %d of %+v", w.Window, got)
+		if timed {
+			start := stream.WindowStart(w.Window, time.Second)
+			require.Equal(rt, byTime(uint64(i)*1000), start.Local())
+		}
+	}
+	if exact {
+		require.Equal(rt, n, sum)
+	}
+	require.LessOrEqual(rt, sum, n+3000)
+}
+
+// Failures are forgotten with the window they struck in: the budget of later incarnations does not shrink.
+func TestBudgetsRiseAgainWhenWindowsForget(t *testing.T) {
+	for _, forget := range []stream.Option{stream.Forget(1), stream.Decaying()} {
+		topo := stream.New("forgetting")
+		s := stream.From(topo, "source", newNumbers(40_000), stream.WindowItems(2000))
+		c := stream.Then(s, "count", newTumbling, stream.EmitOnClose(), forget)
+		var out gather[windowCount]
+		stream.To(c, "out", out.sink)
+		o := options(64, 64, 64)
+		for i := range uint64(10) {
+			o.Faults = append(o.Faults, controller.Fault{Operator: "count", Items: 1000 + 4000*i})
+		}
+		r, err := controller.RunLocal(context.Background(), topo, o)
+		require.NoError(t, err)
+		require.Len(t, r.Failures, 10)
+		for _, f := range r.Failures[1:] {
+			require.GreaterOrEqual(t, f.DivergenceBudget, 16.0, "at most one failure counts at a time")
+		}
+		require.Len(t, out.all(), 20)
+	}
+}

@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"math"
+
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/threshold"
+)
+
+// remembered returns k, the failures that still count against the budget at window level: all of them, none if the
+// state fades, and otherwise those since which fewer than Forget windows have been closed.
+func (c *Config) remembered(level uint64) uint64 {
+	switch {
+	case c.Node.Fades():
+		return 0
+	case c.Node.Forget == 0:
+		return c.Failures
+	}
+	k := uint64(0)
+	for _, at := range c.FailedAt {
+		if level < at+uint64(c.Node.Forget) {
+			k++
+		}
+	}
+	return k
+}
+
+// split returns the budget of each partition of the worker after k failures.
+func split(cfg *Config, m stream.Measure, k uint64) threshold.Budget {
+	if cfg.Guarantee == None {
+		return threshold.Budget{Theta: math.Inf(1), L: math.MaxInt64, Gamma: math.MaxInt64}
+	}
+	return threshold.Split(threshold.Config{
+		Params: cfg.Params, Norm: m.Norm, Combine: m.Combine, Partitions: cfg.Node.Partitions(), Failures: k,
+	})
+}
+
+// startLevel is the window level that a new incarnation counts its failures at: where the last one struck.
+func (c *Config) startLevel() uint64 {
+	if n := len(c.FailedAt); n > 0 {
+		return c.FailedAt[n-1]
+	}
+	return 0
+}
+
+// raise gives the partition back what forgotten failures had taken, once a window is closed. No commit is under way.
+func (o *operator) raise(level uint64) {
+	k := o.w.cfg.remembered(level)
+	if k >= o.k || o.plan.never {
+		return
+	}
+	o.k = k
+	b := split(&o.w.cfg, o.measure, k)
+	if o.halved {
+		b.L /= 2
+	}
+	if o.policy != nil {
+		if t, ok := o.task.Operator().(stream.Thresholder); ok {
+			t.SetTheta(b.Theta)
+		}
+		o.policy = o.newPolicy(b.Theta)
+	}
+	if o.marks != nil {
+		o.marks.Raise(b.L)
+	}
+	if o.exit != nil && o.exit.sender != nil {
+		o.exit.sender.Raise(b.Gamma)
+	}
+	o.limit.Store(b.L)
+}
+
+func (o *operator) newPolicy(theta float64) *threshold.Backup {
+	return threshold.NewBackup(threshold.BackupConfig{Theta: theta, Alpha: o.measure.Alpha, SelfAccounting: o.state.durable != nil})
+}
