@@ -151,9 +151,30 @@ func (r *run) start(ctx context.Context) error {
 		}
 	}
 	for _, s := range r.slots {
+		r.connectBack(s)
+	}
+	for _, s := range r.slots {
 		r.launch(ctx, s)
 	}
 	return nil
+}
+
+// connectBack leads the feedback of a worker, sent and received, to the present incarnations of its neighbours.
+func (r *run) connectBack(s *slot) {
+	for _, e := range s.node.BackOut {
+		for _, to := range r.byNode[e.To] {
+			if to.loaded != nil {
+				worker.ConnectBack(e, s.loaded, to.loaded)
+			}
+		}
+	}
+	for _, e := range s.node.BackIn {
+		for _, from := range r.byNode[e.From] {
+			if from.loaded != nil {
+				worker.ConnectBack(e, from.loaded, s.loaded)
+			}
+		}
+	}
 }
 
 // load makes the next incarnation of a worker, its epoch and failure count durable first.
@@ -171,7 +192,7 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	}
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt,
-		Guarantee: r.o.Guarantee, Params: r.o.Params, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
+		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
 		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
 		OnDone:     func() { r.sinkDone(ctx, s) },
@@ -329,6 +350,7 @@ func (r *run) reconnect(s *slot, dead *worker.Autopsy) {
 			connect(e, from, s, nil)
 		}
 	}
+	r.connectBack(s)
 }
 
 func (r *run) tell(e Event) {
@@ -349,6 +371,8 @@ func (r *run) account(s *slot, w *worker.Worker) {
 	t.StateCommits += st.StateCommits.Load()
 	t.ItemCommits += st.ItemCommits.Load()
 	t.Bytes += st.Bytes.Load()
+	t.Feedback += st.Feedback.Load()
+	t.FeedbackLost += w.Autopsy().Feedback
 	t.Seconds += time.Duration(st.Nanoseconds.Load()).Seconds()
 }
 

@@ -15,6 +15,8 @@ type Options struct {
 	errorbound.Params
 	// Guarantee is what the job promises; default Approximate.
 	Guarantee worker.Guarantee
+	// Batch is how many items a partition processes between two backups under MiniBatch; default 65,536.
+	Batch uint64
 	// PipeSources reads every source like a pipe: it cannot go back, and what it has sent is at risk.
 	PipeSources bool
 	// Store keeps the backups. Nil means memory, which survives the failure of workers but not of the process. RunLocal
@@ -76,6 +78,8 @@ type OperatorResult struct {
 	ItemCommits  uint64
 	Bytes        uint64 // backed up
 	Seconds      float64
+	Feedback     uint64  // values delivered to it
+	FeedbackLost uint64  // values it sent that were replaced by later ones or lost, or that died with it
 	Theta        float64 // thresholds of a partition in its first incarnation
 	L, Gamma     uint64
 }

@@ -27,11 +27,15 @@ func (c *Config) remembered(level uint64) uint64 {
 
 // split returns the budget of each partition of the worker after k failures.
 func split(cfg *Config, m stream.Measure, k uint64) threshold.Budget {
-	if cfg.Guarantee == None {
+	params := cfg.Params
+	switch cfg.Guarantee {
+	case None, MiniBatch:
 		return threshold.Budget{Theta: math.Inf(1), L: math.MaxInt64, Gamma: math.MaxInt64}
+	case ErrorFree:
+		params.Theta, params.L, params.Gamma = 0, 0, 1
 	}
 	return threshold.Split(threshold.Config{
-		Params: cfg.Params, Norm: m.Norm, Combine: m.Combine, Partitions: cfg.Node.Partitions(), Failures: k,
+		Params: params, Norm: m.Norm, Combine: m.Combine, Partitions: cfg.Node.Partitions(), Failures: k,
 	})
 }
 

@@ -3,6 +3,8 @@ package worker
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/afstream/afstream/backup"
@@ -18,24 +20,25 @@ const (
 	Approximate Guarantee = iota
 	// None backs nothing up: the ceiling of speed, and no promise.
 	None
+	// ErrorFree is Approximate with Theta = 0, L = 0 and Gamma = 1: every item and every change of state is backed up
+	// before anything depends on it.
+	ErrorFree
+	// MiniBatch stops every partition after a number of items, saves its whole state, and after a failure reads again
+	// from there: exact, for operators whose inputs can be had again.
+	MiniBatch
 )
 
+var guarantees = [...]string{Approximate: "approximate", None: "none", ErrorFree: "error-free", MiniBatch: "mini-batch"}
+
 // String returns the name used on the command line.
-func (g Guarantee) String() string {
-	if g == None {
-		return "none"
-	}
-	return "approximate"
-}
+func (g Guarantee) String() string { return guarantees[g] }
 
 // ParseGuarantee is the inverse of String.
 func ParseGuarantee(s string) (Guarantee, error) {
-	for _, g := range []Guarantee{Approximate, None} {
-		if g.String() == s {
-			return g, nil
-		}
+	if i := slices.Index(guarantees[:], s); i >= 0 {
+		return Guarantee(i), nil
 	}
-	return 0, fmt.Errorf("worker: unknown guarantee %q (approximate, none)", s)
+	return 0, fmt.Errorf("worker: unknown guarantee %q (%s)", s, strings.Join(guarantees[:], ", "))
 }
 
 // Replay says how the output of a sending partition can be had again after a failure.
@@ -65,6 +68,7 @@ type Config struct {
 	FailedAt  []uint64 // of each failure, the last window that the worker had closed
 	Guarantee Guarantee
 	Params    errorbound.Params
+	Batch     uint64 // items between two backups of a partition, for MiniBatch; 0 = 1 << 16
 	// PipeSources reads every source like a pipe, even one that could be rewound: its channels are then at risk.
 	PipeSources bool
 	// InputsAtRisk says that some sender of this worker cannot send again what a failure here loses.
@@ -95,6 +99,8 @@ const (
 	// replayLimit is after how many items a partition commits its position even if its state did not diverge: it
 	// bounds the replay after a failure.
 	replayLimit = 1 << 20
+	// batchItems is the default of Config.Batch.
+	batchItems = 1 << 16
 	// maxWaiting is how many slabs of later windows may wait on a channel before its connection is left alone.
 	maxWaiting = 64
 	// logPatience is how long a sender waits for credit before it tells its receivers to log what they hold. The

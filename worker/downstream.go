@@ -47,7 +47,7 @@ type outChannel struct {
 	sent      uint64
 	gen       uint32 // frames made before the latest rewind are dropped
 	acked     uint64
-	window    stream.Window    // the last that was ended on the channel
+	window    stream.Window    // the last that was ended on the channel, as far as it was sent since the last rewind
 	notice    *transport.Frame // what the receiver has to be told first: which window was ended before it goes on
 	nudge     bool             // tell the receiver that the sender is blocked
 }
@@ -149,7 +149,7 @@ func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
 	case Rewinds:
 		if a.Acked < ch.sent {
 			ch.gen++
-			ch.sent = a.Acked
+			ch.sent, ch.window = a.Acked, stream.Window{}
 			l.asked = append(l.asked, rewind{ordinal: ordinal, from: a.Acked, gen: ch.gen})
 			return // the source tells the window that it goes back to
 		}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,6 +196,9 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 	if err := o.restore(); err != nil {
 		return err
 	}
+	if err := o.openBack(); err != nil {
+		return err
+	}
 	w.up.arrivals = append(w.up.arrivals, &arrivals{machine: threshold.NewReceiver(w.budget.L)})
 	return nil
 }
@@ -219,6 +223,13 @@ func (o *operator) promise() error {
 		return errors.New("EmitOnClose needs BackupState and RestoreState: a close is run again from its backup")
 	case s.backup != nil && s.divergence == nil && (cfg.emits() || cfg.InputsAtRisk):
 		return errors.New("BackupState without StateDivergence needs EmitOnClose and inputs that can be had again")
+	}
+	if cfg.Guarantee == MiniBatch {
+		if cfg.InputsAtRisk {
+			return errors.New("mini-batches need inputs that can be had again")
+		}
+		o.plan.whole, o.plan.every = true, cmp.Or(cfg.Batch, batchItems)
+		return nil
 	}
 	if s.divergence != nil {
 		o.policy = o.newPolicy(o.w.budget.Theta)

@@ -36,6 +36,10 @@ type operator struct {
 	ends   alignment
 	log    []delivery // to be replayed before anything else
 
+	mail  []stream.Mailbox // feedback that arrives, per way back
+	posts []stream.Post    // feedback that is sent
+	pacer stream.Pacer     // nil if it takes items at any time
+
 	policy  *threshold.Backup // nil: nothing diverges
 	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes
 	plan    plan
@@ -68,6 +72,7 @@ type operator struct {
 type plan struct {
 	never bool   // guarantee None
 	every uint64 // start a commit after so many items; 0 = never for that reason
+	whole bool   // each saves the whole state, and is waited for
 }
 
 // run is the compute goroutine.
@@ -111,8 +116,11 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.state.Load() == landed
+		return ok || o.flight.state.Load() == landed || o.hasMail()
 	})
+	if err := o.collect(); err != nil {
+		return d, err
+	}
 	return d, o.settle()
 }
 
@@ -121,6 +129,9 @@ func (o *operator) take(d delivery) error {
 		return o.punctuation(d)
 	}
 	for i := d.skip; i < d.Count; {
+		if err := o.pace(); err != nil {
+			return err
+		}
 		n, err := o.allowance(d, d.Count-i)
 		if err != nil {
 			return err
@@ -230,6 +241,9 @@ func (o *operator) obey() error {
 		return o.begin(false)
 	}
 	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due()
+	if due && o.plan.whole {
+		return o.commitWhole()
+	}
 	if due && o.mayBegin() {
 		return o.begin(false)
 	}

@@ -210,7 +210,7 @@ func TestMarksRoundTrip(t *testing.T) {
 }
 
 func TestGuarantees(t *testing.T) {
-	for _, g := range []Guarantee{Approximate, None} {
+	for _, g := range []Guarantee{Approximate, None, ErrorFree, MiniBatch} {
 		got, err := ParseGuarantee(g.String())
 		require.NoError(t, err)
 		require.Equal(t, g, got)

@@ -18,6 +18,8 @@ type Stats struct {
 	ItemCommits  atomic.Uint64
 	Bytes        atomic.Uint64 // of elements and items in these
 	Nanoseconds  atomic.Uint64 // from the start of each until it was durable, added up
+	Feedback     atomic.Uint64 // values delivered
+	PacesGivenUp atomic.Uint64 // times that an operator went on without the feedback it waited for
 	Waits        atomic.Uint64 // times that processing stopped for a backup
 }
 
@@ -38,6 +40,7 @@ func (s *Stats) logged(bytes int, d time.Duration) {
 type Autopsy struct {
 	Items     uint64    // processed, or read
 	Partition []Remains // per compute goroutine
+	Feedback  uint64    // values that were sent and never delivered
 	sources   []any     // of a source read like a pipe: it goes on
 }
 

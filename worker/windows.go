@@ -80,7 +80,7 @@ func (o *operator) close(w stream.Window) error {
 	o.closed = w
 	if o.w.replay == Retains {
 		o.pending = true
-		if err := o.commitClose(); err != nil {
+		if err := o.commitWhole(); err != nil {
 			return err
 		}
 		return o.finish(w)
@@ -91,7 +91,7 @@ func (o *operator) close(w stream.Window) error {
 	if o.exit != nil {
 		o.exit.punctuate(w)
 	}
-	if err := o.commitClose(); err != nil {
+	if err := o.commitWhole(); err != nil {
 		return err
 	}
 	o.passed(w)
@@ -106,8 +106,9 @@ func (o *operator) closeWindow(w stream.Window) error {
 	return nil
 }
 
-// commitClose makes the state at the end of a window durable, whole: a state may hold more than its divergence sees.
-func (o *operator) commitClose() error {
+// commitWhole makes the state durable as a whole, as at the end of a window: a state may hold more than its divergence
+// sees.
+func (o *operator) commitWhole() error {
 	if o.plan.never {
 		return nil
 	}

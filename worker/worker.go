@@ -184,6 +184,7 @@ func (w *Worker) Autopsy() *Autopsy {
 		}
 	}
 	for i, o := range w.operators {
+		a.Feedback += o.feedbackLost()
 		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level}
 		if o.policy != nil {
 			r.Divergence = o.policy.Divergence(o.state.now())

@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/afstream/afstream/stream"
+)
+
+// paceLimit is how long an operator may wait for feedback before it goes on without.
+const paceLimit = time.Second
+
+// openBack makes the partition's ends of all ways back. The operator may use what it sends on from then on; nothing
+// arrives before ConnectBack.
+func (o *operator) openBack() error {
+	op := o.task.Operator()
+	o.pacer, _ = op.(stream.Pacer)
+	for _, e := range o.w.cfg.Node.BackIn {
+		m, err := e.NewMailbox(op, o.park.Wake)
+		if err != nil {
+			return fmt.Errorf("operator %q: %w: %w", o.w.cfg.Node.Name, ErrOperator, err)
+		}
+		o.mail = append(o.mail, m)
+	}
+	for _, e := range o.w.cfg.Node.BackOut {
+		p, err := e.NewPost(op, o.index)
+		if err != nil {
+			return fmt.Errorf("operator %q: %w: %w", o.w.cfg.Node.Name, ErrOperator, err)
+		}
+		o.posts = append(o.posts, p)
+	}
+	return nil
+}
+
+// ConnectBack leads the feedback of edge e from the partitions of one worker to those of another, in place of earlier
+// incarnations of either.
+func ConnectBack(e *stream.BackEdge, from, to *Worker) {
+	out, in := slices.Index(e.From.BackOut, e), slices.Index(e.To.BackIn, e)
+	for _, f := range from.operators {
+		for _, t := range to.operators {
+			f.posts[out].Connect(t.index, t.mail[in])
+		}
+	}
+}
+
+// collect hands the operator the feedback that has arrived.
+func (o *operator) collect() error {
+	for _, m := range o.mail {
+		if !m.Pending() {
+			continue
+		}
+		n, err := m.Deliver()
+		o.w.stats.Feedback.Add(uint64(n))
+		if err != nil {
+			return fmt.Errorf("%s partition %d: feedback: %w", o.w.cfg.Node.Name, o.index, err)
+		}
+	}
+	return nil
+}
+
+// hasMail says whether feedback waits.
+func (o *operator) hasMail() bool {
+	return slices.ContainsFunc(o.mail, stream.Mailbox.Pending)
+}
+
+// pace waits until the operator takes items again.
+func (o *operator) pace() error {
+	if err := o.collect(); err != nil || o.pacer == nil || o.pacer.Ready() {
+		return err
+	}
+	o.task.Flush() // the feedback may wait for this
+	for end := time.Now().Add(paceLimit); !o.pacer.Ready(); {
+		if !o.awaitFor(time.Until(end), o.hasMail) {
+			o.w.stats.PacesGivenUp.Add(1)
+			return nil
+		}
+		if err := o.collect(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// feedbackLost counts the feedback that was replaced, found its receiver down, or dies with its mailbox.
+func (o *operator) feedbackLost() uint64 {
+	var n uint64
+	for _, p := range o.posts {
+		n += p.Dropped()
+	}
+	for _, m := range o.mail {
+		n += uint64(m.Waiting())
+	}
+	return n
+}
