@@ -26,7 +26,7 @@ import (
 const benchRows, benchWidth = 4, 8000
 
 // benchItems is how many lines the benchmarks read per operation.
-const benchItems = 2_000_000
+const benchItems = 8_000_000
 
 // lines writes a file of Zipf-distributed keys, one a line with weight 1, and returns its path.
 func lines(b *testing.B) string {

@@ -158,3 +158,121 @@ func TestBudgetsRiseAgainWhenWindowsForget(t *testing.T) {
 		require.Len(t, out.all(), 20)
 	}
 }
+
+// late is a partition of numbers that yields nothing before another one has come far.
+type late struct {
+	numbers
+	far    uint64
+	others chan struct{}
+}
+
+func (l *late) Read(dst []uint64) (int, error) {
+	if l.part == 1 {
+		<-l.others
+		return l.numbers.Read(dst)
+	}
+	before := l.at
+	n, err := l.numbers.Read(dst)
+	if before < l.far && l.at >= l.far {
+		close(l.others)
+	}
+	return n, err
+}
+
+// A partition whose windows are far ahead of another's, of the same worker, does not keep the other's ends from
+// arriving.
+func TestWindowsFarAhead(t *testing.T) {
+	for _, pipe := range []bool{false, true} {
+		far := uint64(1000)
+		if pipe {
+			far = 20_000
+		}
+		others := make(chan struct{})
+		var out gather[windowCount]
+		topo := stream.New("ahead")
+		s := stream.From(topo, "source", func(part, parts int) (stream.Source[uint64], error) {
+			return &late{numbers: numbers{n: 100_000, parts: uint64(parts), part: uint64(part)}, far: far, others: others}, nil
+		}, stream.Compute(2), stream.WindowItems(500))
+		c := stream.Then(s, "count", newTumbling, stream.EmitOnClose())
+		stream.To(c, "out", out.sink)
+		o := options(64, 64, 100_000)
+		o.PipeSources = pipe
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		r, err := controller.RunLocal(ctx, topo, o)
+		require.NoError(t, err)
+		require.False(t, r.Interrupted, "the job hung")
+		require.Len(t, out.all(), 100)
+		for _, w := range out.all() {
+			require.EqualValues(t, 1000, w.Count)
+		}
+	}
+}
+
+// keyed is a plain state of keys with partial backups, emptied at closes, which its divergence does not count.
+type keyed struct {
+	counts map[uint64]uint64
+	dirty  map[uint64]bool
+}
+
+func newKeyed() *keyed { return &keyed{counts: map[uint64]uint64{}, dirty: map[uint64]bool{}} }
+
+func (k *keyed) Process(in uint64, _ *stream.Emitter[windowCount]) error {
+	k.counts[in]++
+	k.dirty[in] = true
+	return nil
+}
+
+func (k *keyed) CloseWindow(w stream.Window, out *stream.Emitter[windowCount]) error {
+	var n uint64
+	for _, c := range k.counts {
+		n += c
+	}
+	out.Emit(windowCount{Window: w.Number, Count: n, Last: w.Last})
+	clear(k.counts)
+	clear(k.dirty)
+	return nil
+}
+
+func (k *keyed) StateDivergence() float64 { return float64(len(k.dirty)) }
+func (k *keyed) Measure() stream.Measure  { return stream.Measure{Alpha: 1} }
+
+func (k *keyed) BackupState(w *stream.StateWriter) error {
+	for key, c := range k.counts {
+		if w.Whole() || k.dirty[key] {
+			w.PutUint64(key, c)
+		}
+	}
+	clear(k.dirty)
+	return nil
+}
+
+func (k *keyed) RestoreState(r *stream.StateReader) error {
+	for r.Next() {
+		key, c, err := r.Uint64()
+		if err != nil {
+			return err
+		}
+		k.counts[key] = c
+	}
+	return r.Err()
+}
+
+// The first backup after a close holds the whole state: the close has changed what no divergence tells.
+func TestStatesEmptiedAtClosesStayEmpty(t *testing.T) {
+	for at := uint64(2100); at < 10_000; at += 700 {
+		var out gather[windowCount]
+		topo := stream.New("emptied")
+		s := stream.From(topo, "source", newNumbers(10_000), stream.WindowItems(2000))
+		c := stream.Then(s, "count", newKeyed, stream.EmitOnClose())
+		stream.To(c, "out", out.sink)
+		o := options(200, 64, 64)
+		o.Faults = []controller.Fault{{Operator: "count", Items: at}}
+		_, err := controller.RunLocal(context.Background(), topo, o)
+		require.NoError(t, err)
+		require.Len(t, out.all(), 5)
+		for _, w := range out.all() {
+			require.EqualValues(t, 2000, w.Count, "failure at %d", at)
+		}
+	}
+}

@@ -18,9 +18,18 @@
 // from the item log, over and over, with a distance that never passes 9. On inputs that can be had again in full the
 // plain distance is enough.
 //
+// # One commit at a time
+//
+// A partition has one commit under way at most: a state backup, which holds elements and the processed positions; a
+// mark, which is a commit of the positions alone; or the commit that a close starts from. Whatever it is, what lies at
+// or below its positions is never applied or emitted again. So each moves [Marks], and each counts as logged for
+// [Receiver]; only one with elements is reported to [Backup], which has none in flight while a mark is being written.
+// Where Backup asks for a start while the slot is taken, the caller goes on and is asked to wait later, if it must be.
+//
 // # How it is tested
 //
 // The tests in paper_test.go cite the theory claim by claim. protocol_sim_test.go runs the machines inside a whole
-// simulated job (sources, channels, stores, crashes at any step) and compares each run with a failure-free one; run
-// more seeds with -sim.runs, replay one with -sim.seed.
+// simulated job (sources, channels, stores, crashes at any step) and compares each run with a failure-free one; then it
+// breaks one rule of the protocol after the other and demands that the comparison notices. Run more seeds with
+// -sim.runs, replay one with -sim.seed.
 package threshold

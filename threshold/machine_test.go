@@ -138,6 +138,7 @@ func TestValidNamesTheInvariant(t *testing.T) {
 	m := threshold.NewMarks(2)
 	m.Processed(3)
 	require.ErrorContains(t, m.Valid(), "M2")
+	require.Equal(t, uint64(3), m.Gate(), "no room, not less than none")
 	m.Committed(4)
 	require.ErrorContains(t, m.Valid(), "M1")
 
@@ -156,7 +157,39 @@ func TestCountersNearTheirEnd(t *testing.T) {
 	s := threshold.NewSender(math.MaxUint64)
 	s.Emitted(math.MaxUint64 - 1)
 	require.Equal(t, uint64(1), s.Credit())
-	require.Equal(t, uint64(math.MaxUint64), threshold.NewMarks(math.MaxUint64).Gate())
+	m := threshold.NewMarks(math.MaxUint64)
+	require.Equal(t, uint64(math.MaxUint64), m.Gate())
+	require.False(t, m.Due())
+}
+
+// Forgotten failures give their share back at once; nothing takes a limit back that may be in use.
+func TestLimitsOnlyRise(t *testing.T) {
+	r := threshold.NewReceiver(2)
+	r.Receive(9)
+	require.Equal(t, uint64(2), r.Ack())
+	r.Raise(5)
+	require.Equal(t, uint64(5), r.Ack())
+	require.Equal(t, uint64(10), r.Gate())
+	r.Raise(1)
+	require.Equal(t, uint64(5), r.Limit())
+	require.NoError(t, r.Valid())
+
+	s := threshold.NewSender(0)
+	s.Emitted(1)
+	require.Zero(t, s.Credit())
+	s.Raise(4)
+	require.Equal(t, uint64(3), s.Credit())
+	s.Raise(2)
+	require.Equal(t, uint64(4), s.Window())
+
+	m := threshold.NewMarks(2)
+	m.Processed(2)
+	require.True(t, m.Due())
+	m.Raise(6)
+	require.False(t, m.Due())
+	require.Equal(t, uint64(6), m.Gate())
+	m.Raise(1)
+	require.Equal(t, uint64(6), m.Window())
 }
 
 func TestActionNames(t *testing.T) {
@@ -198,8 +231,9 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		back.Decide(1)
 		recv.Processed(total)
 		marks.Processed(total)
-		marks.Started()
-		marks.Durable()
+		if marks.Due() && marks.Gate() >= total {
+			marks.Committed(total)
+		}
 		send.Acked(recv.Ack())
 	}))
 }

@@ -2,15 +2,20 @@ package threshold
 
 import "fmt"
 
-// Marks bounds what a partition that emits as it processes emits twice after a failure. A mark is a small durable
-// record of the processed position of every input channel, taken between two items. After a failure, items at or
-// below the newest mark (or commit) may change the state again, from the item log or a resend, but emit nothing;
-// items above it are processed in full. So a failure repeats the outputs of at most l items, whatever became of
-// acknowledgements in flight, of the item log, and of the senders.
+// Marks bounds what a partition that emits as it processes emits twice after a failure. A mark is a commit of the
+// processed positions of all input channels, without any element of the state: unlike a state backup it costs next to
+// nothing. After a failure only what is above the newest commit, mark or not, is asked for, taken from the item log,
+// applied and emitted again. So a failure repeats the outputs of at most l items, whatever became of acknowledgements
+// in flight, of the item log, and of the senders. The elements that a mark leaves out lack items at or below it for
+// good, but the divergence of the state counts those already, so that is within theta.
+//
+// A mark takes the partition's one commit slot like any other commit, and any other commit is a mark. The caller
+// writes one when it is Due and the slot is free, and waits for the slot, or for its own commit, at the Gate.
 //
 // Partitions without outputs, or that emit only at punctuation, need no marks.
 //
-// Invariants, checked by Valid; totals count processed items of all input channels since the incarnation started:
+// Invariants, checked by Valid; totals count the entries, items and punctuation, that were processed of all input
+// channels since the incarnation started, those replayed from the item log included:
 //
 //	M1   marked <= processed                    a mark ahead of processing would lose outputs
 //	M2   processed - marked <= max(l, 1)        what a failure emits twice
@@ -19,38 +24,25 @@ import "fmt"
 //
 // The zero value is a Marks with l = 0. A Marks belongs to one goroutine.
 type Marks struct {
-	l                         uint64
-	processed, marked, flying uint64
-	inFlight                  bool
+	l                 uint64
+	processed, marked uint64
 }
 
 // NewMarks returns a Marks with nothing processed. l is Budget.L.
 func NewMarks(l uint64) *Marks { return &Marks{l: l} }
 
-// Gate returns the total up to which items may be processed now (M2).
-func (m *Marks) Gate() uint64 { return saturatingAdd(m.marked, m.Window()) }
+// Gate returns the total up to which entries may be processed now (M2). It is never below what is processed, so that
+// the difference of the two is the room there is.
+func (m *Marks) Gate() uint64 { return max(m.processed, saturatingAdd(m.marked, m.Window())) }
 
-// Processed says that the first total items are processed. A total below an earlier one is ignored.
+// Processed says that the first total entries are processed. A total below an earlier one is ignored.
 func (m *Marks) Processed(total uint64) { m.processed = max(m.processed, total) }
 
-// Due reports that a mark should be written now: none is in flight and half of the window is used, so that the write
+// Due reports that a commit should begin now if none is under way: half of the window is used, so that its write
 // overlaps with the other half. A caller that runs out of input need not write one.
-func (m *Marks) Due() bool {
-	return !m.inFlight && m.processed-m.marked >= (m.Window()+1)/2
-}
+func (m *Marks) Due() bool { return m.processed-m.marked >= m.Window()-m.Window()/2 }
 
-// Started says that the write of a mark at the current processed total has begun, and returns that total.
-func (m *Marks) Started() uint64 {
-	m.inFlight, m.flying = true, m.processed
-	return m.processed
-}
-
-// Durable says that the mark in flight is durable.
-func (m *Marks) Durable() {
-	m.marked, m.inFlight = max(m.marked, m.flying), false
-}
-
-// Committed says that a commit with the processed total is durable: it is a mark, too.
+// Committed says that a commit made at the processed total is durable. A total below an earlier one is ignored.
 func (m *Marks) Committed(total uint64) { m.marked = max(m.marked, total) }
 
 // Window returns the limit in use: max(l, 1).

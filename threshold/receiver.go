@@ -14,7 +14,7 @@ var ErrInvariant = errors.New("threshold: invariant broken")
 //
 // All at-risk channels of the partition form one arrival order, and every total counts items in it, punctuation
 // included, from the start of this incarnation. An item joins the order when it is admitted, not when it reaches the
-// machine: what a channel carries behind a punctuation that is not yet aligned must stay unreceived, or processed
+// machine: what a channel carries behind the end of a window that is not closed yet must stay unreceived, or processed
 // would not be a prefix of the order. Entries replayed from the item log are received and logged like any other.
 //
 // Invariants, checked by Valid (the numbers of design.md in brackets):

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/threshold"
 )
 
 // normOf measures a vector of changes per element.
@@ -61,13 +62,12 @@ func (p *partition) mayOverwrite() bool {
 }
 
 func (p *partition) newCommit() *commit {
-	c := &commit{epoch: p.worker.epoch, closed: p.closed, processed: p.unmuted, done: p.recv.Done(), changed: map[int]element{}}
+	c := &commit{epoch: p.worker.epoch, closed: p.closed, processed: p.total, done: p.recv.Done(), changed: map[int]element{}}
 	if c.waits = punctuation; p.waiting {
 		c.waits = p.current.id
 	}
 	for _, in := range p.ins {
 		c.at = append(c.at, in.done)
-		c.level = append(c.level, in.level)
 	}
 	for _, out := range p.outs {
 		c.outSeq = append(c.outSeq, out.sent)
@@ -113,7 +113,8 @@ func (p *partition) snapshot(c *commit, least float64) {
 	}
 }
 
-// commitPositions writes the positions alone after a punctuation, now and then with the state.
+// commitPositions writes the positions alone after a punctuation, now and then with the state: what the runtime does
+// at the end of the stream and to bound the replay.
 func (p *partition) commitPositions() bool {
 	if !p.running() || !p.commitWanted || p.busy || p.closing != 0 || p.writingCommit != nil || !p.mayOverwrite() {
 		return false
@@ -122,18 +123,40 @@ func (p *partition) commitPositions() bool {
 	if p.sim.rng.IntN(3) == 0 {
 		return p.startBackup()
 	}
+	return p.startPositions()
+}
+
+func (p *partition) startPositions() bool {
 	p.writingCommit = p.newCommit()
 	p.writingCommit.positionOnly = true
 	return true
 }
 
-// commitClosing writes the whole state before a close is run.
+// startMark commits when the marks say so, between two items: the positions alone, unless the state is one that takes
+// what changed most along with every commit, or would be backed up soon anyway.
+func (p *partition) startMark() bool {
+	if !p.running() || !p.op.emits() || p.busy || p.writingCommit != nil || !p.marks.Due() || p.sim.mutation == noMarks {
+		return false
+	}
+	if p.op.self || p.back.Decide(p.reading()) != threshold.Continue {
+		return p.startBackup()
+	}
+	p.startPositions()
+	if p.sim.mutation == markReceived {
+		for i, in := range p.ins {
+			p.writingCommit.at[i] = p.sim.latest(in.done, in.received)
+		}
+	}
+	return true
+}
+
+// commitClosing writes the whole state at the end of a window, or before the close of one is run.
 func (p *partition) commitClosing() bool {
-	if !p.running() || p.closing == 0 || p.busy || p.writingCommit != nil || !p.mayOverwrite() {
+	if !p.running() || p.closing == 0 || p.busy || len(p.pending) > 0 || p.writingCommit != nil || !p.mayOverwrite() {
 		return false
 	}
 	c := p.newCommit()
-	c.closed, c.reclose = p.closing, true
+	c.closed, c.reclose = p.closing, p.op.consumer != nil && p.op.sends == retain
 	p.snapshot(c, everything)
 	return true
 }
@@ -163,8 +186,11 @@ func (p *partition) landCommit() bool {
 			in.back = append(in.back, feedback{committed: p.store.at[in.toIdx]})
 		}
 	}
-	if c.reclose {
+	switch {
+	case c.reclose:
 		p.runClose(c.closed)
+	case c.closed > p.closed:
+		p.passed(c.closed)
 	}
 	return true
 }
@@ -212,10 +238,16 @@ func (p *partition) runClose(w int) {
 		p.lineUp(entry{id: id}, p.sim.items[id].part)
 	}
 	p.punctuate(w)
+	p.passed(w)
+}
+
+// passed lets the next window in.
+func (p *partition) passed(w int) {
 	p.closed, p.closing = w, 0
-	if w < p.aligned() {
-		p.closing = w + 1
+	for _, c := range p.ins {
+		c.level, c.ended = max(c.level, w), max(c.ended, w)
 	}
+	p.align()
 }
 
 // retry asks again whether an item that waits for a backup counts.
@@ -266,34 +298,6 @@ func (p *partition) landLog() bool {
 	if p.running() && w.epoch == p.worker.epoch {
 		p.recv.Logged(w.to)
 		p.sendAcks()
-	}
-	return true
-}
-
-func (p *partition) startMark() bool {
-	if !p.running() || !p.op.emits() || p.busy || p.writingMark != nil || !p.marks.Due() ||
-		p.sim.mutation == noMarks {
-		return false
-	}
-	w := &markWrite{epoch: p.worker.epoch}
-	for _, c := range p.ins {
-		w.at = append(w.at, c.marked)
-		w.level = append(w.level, c.level)
-	}
-	p.marks.Started()
-	p.writingMark = w
-	return true
-}
-
-func (p *partition) landMark() bool {
-	w := p.writingMark
-	if w == nil {
-		return false
-	}
-	p.writingMark = nil
-	p.store.applyMark(w)
-	if p.running() && w.epoch == p.worker.epoch {
-		p.marks.Durable()
 	}
 	return true
 }

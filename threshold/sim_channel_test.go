@@ -19,14 +19,13 @@ type channel struct {
 	kept      []entry // at risk: until acked; retain: until committed
 	acked     uint64
 	committed uint64
+	window    int // newest punctuation sent by this incarnation, or known to have been sent by the one before
 
 	// receiver's end
 	received  position
-	admitted  int      // newest punctuation admitted
+	ended     int      // newest punctuation received
 	level     int      // newest punctuation processed
-	done      position // last position whose effect the state has
-	marked    position // the same, but at least the mark
-	mutedTo   position // recovery: at or below, items change the state and emit nothing
+	done      position // last position that was processed, by this incarnation or up to the commit
 	ackedPos  position
 	inbox     []entry // rewind, retain: received, not processed
 	restarted bool    // the receiver has come back and needs what its store lacks
@@ -35,7 +34,7 @@ type channel struct {
 // resetSender forgets the sender's end.
 func (c *channel) resetSender() {
 	c.linked, c.back = false, nil
-	c.sent, c.kept, c.acked, c.committed = 0, nil, 0, 0
+	c.sent, c.kept, c.acked, c.committed, c.window = 0, nil, 0, 0, 0
 }
 
 // resetReceiver forgets the receiver's end. Frames under way to the dead incarnation are lost; feedback under way may
@@ -45,8 +44,8 @@ func (c *channel) resetReceiver() {
 	if c.to.sim.rng.IntN(2) == 0 {
 		c.back = nil
 	}
-	c.received, c.done, c.marked, c.mutedTo, c.ackedPos = position{}, position{}, position{}, position{}, position{}
-	c.admitted, c.level, c.inbox = 0, 0, nil
+	c.received, c.done, c.ackedPos = position{}, position{}, position{}
+	c.ended, c.level, c.inbox = 0, 0, nil
 }
 
 // epoch of the numbers that the sender gives now.
@@ -64,9 +63,6 @@ func (c *channel) need() position {
 	}
 	s, st := c.to.sim, &c.to.store
 	need := st.at[c.toIdx]
-	if c.to.op.emits() && s.mutation != noMarks {
-		need = s.latest(need, st.mark[c.toIdx])
-	}
 	if c.kind == atRisk {
 		for _, l := range st.log {
 			if l.in == c.toIdx {
@@ -90,6 +86,7 @@ func (c *channel) link() {
 	}
 	c.wire, c.back, c.linked = nil, nil, true
 	c.takeCommitted(c.to.store.at[c.toIdx])
+	c.notice(need)
 	switch c.kind {
 	case rewind:
 		c.from.seek(c, need.seq)
@@ -115,10 +112,41 @@ func (c *channel) link() {
 	}
 }
 
+// notice tells the receiver, as the first thing on the new connection, which punctuation went before what it needs: its
+// store knows positions and the last window that was closed, not which channels had ended the next one.
+func (c *channel) notice(need position) {
+	w := c.window
+	if c.kind == rewind {
+		w = c.from.levelAt(c.fromIdx, need.seq)
+	}
+	for _, e := range c.kept {
+		if e.at.after(need, c.to.sim.mutation) {
+			w = e.level
+			break
+		}
+	}
+	if w > 0 {
+		c.told(w)
+	}
+}
+
+// told takes punctuation that moves no position: a notice, or an end whose position the receiver has. It only knows
+// that something was there.
+func (c *channel) told(window int) {
+	switch {
+	case c.to.sim.mutation == forgetNotice:
+	case c.kind == atRisk:
+		c.to.notices = append(c.to.notices, notice{c, window, uint64(len(c.to.arrivals))})
+	default:
+		c.inbox = append(c.inbox, entry{id: punctuation, window: window})
+	}
+}
+
 // send numbers an entry, keeps it, and puts it on the wire if there is one.
 func (c *channel) send(e entry) {
 	c.sent++
-	e.at = position{c.epoch(), c.sent}
+	e.at, e.level = position{c.epoch(), c.sent}, c.window
+	c.window = max(c.window, e.window)
 	c.kept = append(c.kept, e)
 	if c.linked {
 		c.wire = append(c.wire, e)
@@ -153,28 +181,34 @@ func (c *channel) drop(upTo uint64) {
 	c.kept = c.kept[i:]
 }
 
-// deliver hands the next frame to the receiver. Behind a punctuation that is not aligned no item is admitted, else the
-// arrival order would not be the order of processing. Further punctuation is: a recovered sender repeats its last one
-// to all partitions, and if one of them held it back, it would hold the credit to tell those that have seen less.
+// deliver hands the next frame to the receiver. What belongs to a window that it has not come to waits, else the arrival
+// order would not be the order of processing. What belongs to a window that the channel has ended is a repetition by a
+// sender that does not know: all of it came before the end.
 func (c *channel) deliver() bool {
 	if len(c.wire) == 0 || !c.to.running() {
 		return false
 	}
-	e := c.wire[0]
-	if e.id != punctuation && c.admitted > c.to.aligned() && c.to.sim.mutation != admitUnaligned {
+	s, e := c.to.sim, c.wire[0]
+	if e.level > c.to.closed && s.mutation != admitUnaligned {
 		return false
 	}
 	c.wire = c.wire[1:]
-	if !e.at.after(c.received, c.to.sim.mutation) {
+	if !e.at.after(c.received, s.mutation) {
+		if e.id == punctuation {
+			c.told(e.window)
+		}
 		return true // had it before
 	}
 	if c.kind != atRisk && e.at.seq != c.received.seq+1 {
-		c.to.sim.fail("gap on %v to %v: %d after %d", c.from, c.to, e.at.seq, c.received.seq)
+		s.fail("gap on %v to %v: %d after %d", c.from, c.to, e.at.seq, c.received.seq)
 	}
 	c.received = e.at
-	if e.id == punctuation {
-		c.admitted = max(c.admitted, e.window)
+	if e.id != punctuation && e.level < c.ended && c.kind == atRisk && s.mutation != takeLate {
+		c.ackedPos = s.latest(c.ackedPos, e.at)
+		c.back = append(c.back, feedback{acked: c.ackedPos})
+		return true
 	}
+	c.ended = max(c.ended, e.window)
 	c.to.admit(c, e)
 	return true
 }

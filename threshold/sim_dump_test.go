@@ -14,6 +14,10 @@ func (s *sim) dump() string {
 		for _, p := range o.parts {
 			fmt.Fprintf(&b, "\n  partition %d: step %d failures %d, pending %d, ", p.index, p.worker.step,
 				p.worker.failures, len(p.pending))
+			if p.send == nil {
+				b.WriteString("not started yet")
+				continue
+			}
 			if p.op.source {
 				fmt.Fprintf(&b, "cursor %d of %d, %+v", p.cursor, len(p.script), *p.send)
 				continue
@@ -23,9 +27,9 @@ func (s *sim) dump() string {
 		}
 	}
 	for _, c := range s.channels {
-		fmt.Fprintf(&b, "\n%v to %v: linked %v, wire %d, kept %d, sent %d acked %d committed %d, received %v done %v level %d admitted %d inbox %d",
+		fmt.Fprintf(&b, "\n%v to %v: linked %v, wire %d, kept %d, sent %d acked %d committed %d, received %v done %v level %d ended %d inbox %d",
 			c.from, c.to, c.linked, len(c.wire), len(c.kept), c.sent, c.acked, c.committed, c.received, c.done, c.level,
-			c.admitted, len(c.inbox))
+			c.ended, len(c.inbox))
 	}
 	return b.String()
 }

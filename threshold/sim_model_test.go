@@ -62,21 +62,9 @@ func (o *operator) riskyInput() bool {
 	return false
 }
 
-// safeInput reports whether any input can be had again.
-func (o *operator) safeInput() bool {
-	for _, in := range o.inputs {
-		if in.sends != atRisk {
-			return true
-		}
-	}
-	return false
-}
-
 func (o *operator) config(k uint64) threshold.Config {
 	return threshold.Config{Params: o.params, Norm: o.norm, Combine: o.combine, Partitions: len(o.parts), Failures: k}
 }
-
-const lastWindow = 3 // windows are numbered 1..lastWindow; the punctuation of the last one ends the stream
 
 // newModel draws a topology: a chain of one source and one or two stateful operators, sometimes with a second source
 // that feeds the last of them too (a fan-in of channels of different kinds).
@@ -175,9 +163,6 @@ func (s *sim) wire() {
 	}
 	for _, p := range s.parts {
 		p.store.at = make([]position, len(p.ins))
-		p.store.level = make([]int, len(p.ins))
-		p.store.mark = make([]position, len(p.ins))
-		p.store.markLevel = make([]int, len(p.ins))
 		p.store.outSeq = make([]uint64, len(p.outs))
 	}
 }
@@ -205,11 +190,11 @@ func (s *sim) newItem(by *operator) int32 {
 
 // writeScript fixes what a source partition reads: items and punctuation in order.
 func (s *sim) writeScript(p *partition) {
-	for w := 1; w <= lastWindow; w++ {
+	for w := 1; w <= s.windows; w++ {
 		for range s.rng.IntN(s.itemsPerWindow + 1) {
-			p.script = append(p.script, entry{id: s.newItem(p.op)})
+			p.script = append(p.script, entry{id: s.newItem(p.op), level: w - 1})
 		}
-		p.script = append(p.script, entry{id: punctuation, window: w})
+		p.script = append(p.script, entry{id: punctuation, window: w, level: w - 1})
 	}
 	p.prefix = make([][]uint64, len(p.script)+1)
 	p.prefix[0] = make([]uint64, len(p.outs))
@@ -231,8 +216,8 @@ func (s *sim) writeOutputs(o *operator) {
 	case o.consumer == nil:
 	case o.sends == retain:
 		for range o.parts {
-			windows := make([][]int32, lastWindow+1)
-			for w := 1; w <= lastWindow; w++ {
+			windows := make([][]int32, s.windows+1)
+			for w := 1; w <= s.windows; w++ {
 				for range s.rng.IntN(4) {
 					windows[w] = append(windows[w], s.newItem(o))
 				}

@@ -19,10 +19,9 @@ type partition struct {
 	outs   []*channel
 	store  store
 
-	// writes under way; they may still land after a crash, until the store is fenced
-	writingCommit *commit
+	// writes under way, one of each; they may still land after a crash, until the store is fenced
+	writingCommit *commit // state backups, marks and closing commits share the slot
 	writingLog    *logWrite
-	writingMark   *markWrite
 
 	recv  *threshold.Receiver
 	send  *threshold.Sender
@@ -33,7 +32,8 @@ type partition struct {
 	owed     []bool    // elements of a failed backup of a plain state: the next one must save them
 	since    []float64 // per element: change since the snapshot (plain) or since the durable backup (self-accounting)
 	arrivals []logged  // at-risk arrival order of this incarnation
-	unmuted  uint64    // processed items in the count of marks
+	notices  []notice
+	total    uint64 // processed entries of all channels, the count of Marks
 
 	busy         bool // an item is being processed: its outputs are not all emitted, or it does not count yet
 	current      logged
@@ -41,8 +41,8 @@ type partition struct {
 	pending      []entry // outputs of the current item or close, not emitted yet
 	pendingOn    []int   // their channels
 	commitWanted bool    // positions are to be committed
-	closed       int     // last window closed
-	closing      int     // window whose closing commit is to be made, 0: none
+	closed       int     // last window closed, durably
+	closing      int     // window that is complete and whose commit is to be made, 0: none
 	ackedTotal   uint64
 
 	// sources
@@ -71,7 +71,7 @@ func (p *partition) admit(c *channel, e entry) {
 		return
 	}
 	p.arrivals = append(p.arrivals, logged{c.toIdx, e})
-	if e.id == punctuation && p.sim.mutation != ackPunctuation {
+	if e.id == punctuation {
 		p.recv.ReceivePunctuation()
 	} else {
 		p.recv.Receive(1)
@@ -116,19 +116,12 @@ func (p *partition) next() (logged, bool) {
 	return logged{}, false
 }
 
-func (p *partition) muted(a logged) bool {
-	return p.op.emits() && !a.at.after(p.ins[a.in].mutedTo, p.sim.mutation) && p.sim.mutation != noMarks
-}
-
 // open reports whether alignment and marks let the entry be processed.
 func (p *partition) open(a logged) bool {
-	if p.muted(a) {
-		return true
-	}
-	if a.id != punctuation && p.ins[a.in].level > p.aligned() {
+	if a.level > p.closed {
 		return false
 	}
-	return !p.op.emits() || p.sim.mutation == noMarks || p.marks.Gate() > p.unmuted
+	return !p.op.emits() || p.sim.mutation == noMarks || p.marks.Gate() > p.total
 }
 
 // compute begins the next item: changes the state and lines up its outputs.
@@ -145,10 +138,8 @@ func (p *partition) compute() bool {
 			return p.startBackup()
 		}
 		p.apply(a)
-		if !p.muted(a) {
-			for _, out := range p.sim.items[a.id].outs {
-				p.lineUp(entry{id: out}, p.sim.items[out].part)
-			}
+		for _, out := range p.sim.items[a.id].outs {
+			p.lineUp(entry{id: out}, p.sim.items[out].part)
 		}
 	}
 	p.busy, p.current = true, a
@@ -166,6 +157,9 @@ func (p *partition) lineUp(e entry, out int) {
 // apply changes the state by one item.
 func (p *partition) apply(a logged) {
 	s := p.sim
+	if a.level != p.closed {
+		s.fail("%v applies item %d of window %d to window %d", p, a.id, a.level+1, p.closed+1)
+	}
 	it := &s.items[a.id]
 	e := &p.elems[it.key]
 	for _, u := range e.uids {
@@ -228,33 +222,57 @@ func (p *partition) punctuate(w int) {
 func (p *partition) finish() {
 	c := p.ins[p.current.in]
 	c.done = p.sim.latest(c.done, p.current.at)
-	c.marked = p.sim.latest(c.marked, p.current.at)
 	if p.current.id == punctuation {
-		before := p.aligned()
 		c.level = max(c.level, p.current.window)
-		if w := p.aligned(); w > before {
-			p.align(w)
-			if len(p.pending) > 0 {
-				p.current.window = 0 // come back when the punctuation is forwarded; align only once
-				return
-			}
+		if p.align(); len(p.pending) > 0 {
+			return // come back when the punctuation is forwarded
 		}
 	}
+	p.total++
+	p.marks.Processed(p.total)
 	p.waiting = true
 	p.settle()
 }
 
-// align acts on a punctuation that has arrived on every channel.
-func (p *partition) align(w int) {
+// align begins the close of the window that is complete now, if there is one. An operator that emits as it processes
+// forwards the punctuation and commits, one that emits at closes commits and then runs the close.
+func (p *partition) align() {
+	w := p.aligned()
+	if w <= p.closed || p.closing != 0 {
+		return
+	}
+	p.closing = w
 	switch {
 	case p.op.emits():
-		if !p.muted(p.current) {
-			p.punctuate(w)
-		}
+		p.punctuate(w)
 	case p.op.consumer != nil: // retain
 		p.closing = p.closed + 1
 	}
-	p.commitWanted = p.commitWanted || p.op.safeInput() || p.sim.rng.IntN(2) == 0
+	p.commitWanted = p.commitWanted || p.sim.rng.IntN(2) == 0
+}
+
+// notice is punctuation that an at-risk channel tells again. It has no number; its place in the order of arrival is
+// behind so many entries.
+type notice struct {
+	c      *channel
+	window int
+	behind uint64
+}
+
+// takeNotice processes the oldest notice.
+func (p *partition) takeNotice() bool {
+	if !p.running() || len(p.notices) == 0 || p.busy || p.closing != 0 || len(p.pending) > 0 {
+		return false
+	}
+	n := p.notices[0]
+	if p.recv.Done() < n.behind {
+		return false
+	}
+	p.notices = p.notices[1:]
+	n.c.ended = max(n.c.ended, n.window)
+	n.c.level = max(n.c.level, n.window)
+	p.align()
+	return true
 }
 
 // settle asks whether the current item counts now, and counts it.
@@ -284,11 +302,7 @@ func (p *partition) settle() {
 			s.check(p.recv.Valid())
 		}
 	}
-	if p.op.emits() && !p.muted(a) {
-		p.unmuted++
-		p.marks.Processed(p.unmuted)
-		if s.mutation != noMarks {
-			s.check(p.marks.Valid())
-		}
+	if p.op.emits() && s.mutation != noMarks {
+		s.check(p.marks.Valid())
 	}
 }

@@ -16,22 +16,25 @@ const (
 	forgetFailure                  // k is not counted, every incarnation gets the first share
 	sourceCommitsReceived          // a source commits past what its receivers have committed
 	seqWithoutEpoch                // positions compare by number alone
-	noMarks                        // the position processed is not recorded
+	noMarks                        // the position processed is committed with the state only
+	markReceived                   // a mark commits what was received instead of what was processed
 	overwriteClosing               // a closing commit is replaced before its outputs are committed
 	noFence                        // writes of an old incarnation land after the restore
-	ackPunctuation                 // punctuation is acked like an item
 	replayCommitted                // the log is replayed from its beginning
 	forgetPunctuation              // a recovered sender does not repeat its last punctuation
 	ignoreMustLog                  // the item log is written only when a sender is blocked
 	needIsNoAck                    // acks that died with a receiver are never made good
 	admitUnaligned                 // items behind an unaligned punctuation join the arrival order
+	forgetNotice                   // a new connection does not begin with the punctuation that went before
+	forgetLevel                    // a recovered sender does not know which window it is in
+	takeLate                       // repetitions from a window that has ended count in the next
 	mutations
 )
 
 func (m mutation) String() string {
 	return [...]string{"faithful", "ackTooMany", "ignoreInFlight", "forgetFailure", "sourceCommitsReceived",
-		"seqWithoutEpoch", "noMarks", "overwriteClosing", "noFence", "ackPunctuation",
-		"replayCommitted", "forgetPunctuation", "ignoreMustLog", "needIsNoAck", "admitUnaligned"}[m]
+		"seqWithoutEpoch", "noMarks", "markReceived", "overwriteClosing", "noFence",
+		"replayCommitted", "forgetPunctuation", "ignoreMustLog", "needIsNoAck", "admitUnaligned", "forgetNotice", "forgetLevel", "takeLate"}[m]
 }
 
 // sim is one seeded run.
@@ -41,6 +44,7 @@ type sim struct {
 	signed   bool // items may lower elements
 	beta     int  // most outputs per item
 
+	windows        int // numbered from 1; the punctuation of the last one ends the stream
 	itemsPerWindow int
 	failuresLeft   int
 
@@ -128,7 +132,8 @@ func run(seed uint64, m mutation) (tally, error) {
 	s := &sim{rng: rngFor(seed), mutation: m, closes: map[[3]int]float64{}}
 	s.signed = s.rng.IntN(3) == 0
 	s.beta = s.rng.IntN(4)
-	s.itemsPerWindow = 1 + s.rng.IntN([]int{6, 12, 40}[s.rng.IntN(3)])
+	s.windows = 1 + s.rng.IntN(3)
+	s.itemsPerWindow = (1 + s.rng.IntN([]int{6, 12, 40}[s.rng.IntN(3)])) * 3 / s.windows
 	s.failuresLeft = s.rng.IntN([]int{2, 7, 14}[s.rng.IntN(3)])
 	s.newModel()
 	s.emitted, s.owned = make([]int, len(s.items)), make([]bool, len(s.items))
@@ -170,9 +175,9 @@ func (s *sim) newSlots() {
 			add(p.stepSource, p.emitOne, p.commitSource)
 			continue
 		}
-		add(p.compute, p.emitOne, p.retry, p.commitPositions, p.commitClosing, p.landCommit, p.failCommit, p.startLog, p.landLog)
+		add(p.compute, p.takeNotice, p.emitOne, p.retry, p.commitPositions, p.commitClosing, p.landCommit, p.failCommit, p.startLog, p.landLog)
 		if p.op.emits() {
-			add(p.startMark, p.landMark)
+			add(p.startMark)
 		}
 	}
 	s.rng.Shuffle(len(s.slots), func(i, j int) { s.slots[i], s.slots[j] = s.slots[j], s.slots[i] })
@@ -239,9 +244,7 @@ func (s *sim) over() bool {
 			if p.cursor < len(p.script) {
 				return false
 			}
-		case p.aligned() < lastWindow || p.closing != 0:
-			return false
-		case p.op.consumer != nil && p.op.sends == retain && p.closed < lastWindow:
+		case p.closed < s.windows || p.closing != 0:
 			return false
 		}
 	}

@@ -37,11 +37,24 @@ func (p *partition) emitReplayable() bool {
 			continue
 		}
 		c.sent = seq
+		c.window = max(c.window, e.window)
 		e.uid, e.at = e.id, position{0, seq}
 		c.wire = append(c.wire, e)
 	}
 	p.cursor++
 	return true
+}
+
+// levelAt returns the newest punctuation among the first seq entries of an output channel.
+func (p *partition) levelAt(out int, seq uint64) int {
+	w := 0
+	for i, e := range p.script {
+		if p.prefix[i+1][out] > seq {
+			break
+		}
+		w = max(w, e.window)
+	}
+	return w
 }
 
 const markEvery = 3 // entries of the script between two marks of a rewind source

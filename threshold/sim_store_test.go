@@ -25,6 +25,7 @@ const punctuation int32 = -1
 type entry struct {
 	id, uid int32
 	window  int // of a punctuation
+	level   int // newest punctuation that went before it on its channel
 	at      position
 }
 
@@ -48,28 +49,24 @@ func (e element) clone() element {
 
 // store is the durable side of one partition: what survives its worker.
 type store struct {
-	elems     []element
-	at        []position // committed, per input channel
-	level     []int      // punctuation seen, per input channel
-	outSeq    []uint64   // retain: next numbers less one, per output channel
-	closed    int        // retain: last window whose close was committed
-	reclose   bool       // retain: the commit was made for the close of `closed` and nothing later
-	log       []logged
-	mark      []position
-	markLevel []int
-	cursor    int // rewind sources: committed place in the script
-	pipe      int // sources read like a pipe: where the pipe stands
+	elems   []element
+	at      []position // committed, per input channel
+	outSeq  []uint64   // retain: next numbers less one, per output channel
+	closed  int        // last window whose end was committed
+	reclose bool       // retain: the commit was made for the close of `closed` and nothing later
+	log     []logged
+	cursor  int // rewind sources: committed place in the script
+	pipe    int // sources read like a pipe: where the pipe stands
 }
 
-// commit is one atomic write: changed elements, positions, output numbers.
+// commit is one atomic write: changed elements, positions, output numbers. A mark is one without elements.
 type commit struct {
 	changed      map[int]element
 	at           []position
-	level        []int
 	outSeq       []uint64
 	closed       int
 	reclose      bool
-	positionOnly bool
+	positionOnly bool   // no elements: the state is not asked and not told
 	waits        int32  // an item that is included but does not count before the commit is durable, or punctuation
 	processed    uint64 // in the count of Marks
 	done         uint64 // in the count of Receiver
@@ -83,17 +80,11 @@ type logWrite struct {
 	epoch   uint64
 }
 
-type markWrite struct {
-	at    []position
-	level []int
-	epoch uint64
-}
-
 func (st *store) applyCommit(c *commit, m mutation) {
 	for k, e := range c.changed {
 		st.elems[k] = e
 	}
-	st.at, st.level, st.outSeq = c.at, c.level, c.outSeq
+	st.at, st.outSeq = c.at, c.outSeq
 	st.closed, st.reclose = c.closed, c.reclose
 	if m == replayCommitted {
 		return
@@ -108,5 +99,3 @@ func (st *store) applyCommit(c *commit, m mutation) {
 }
 
 func (st *store) applyLog(w *logWrite) { st.log = append(st.log, w.entries...) }
-
-func (st *store) applyMark(w *markWrite) { st.mark, st.markLevel = w.at, w.level }

@@ -34,9 +34,9 @@ func (w *worker) crash(s *sim) {
 		for _, c := range p.ins {
 			c.resetReceiver()
 		}
-		p.elems, p.since, p.arrivals, p.pending, p.pendingOn = nil, nil, nil, nil, nil
+		p.elems, p.since, p.arrivals, p.notices, p.pending, p.pendingOn = nil, nil, nil, nil, nil, nil
 		p.busy, p.waiting, p.commitWanted = false, false, false
-		p.closing, p.closed, p.ackedTotal, p.unmuted = 0, 0, 0, 0
+		p.closing, p.closed, p.ackedTotal, p.total = 0, 0, 0, 0
 	}
 	w.step = down
 }
@@ -56,7 +56,7 @@ func (w *worker) recover(s *sim) bool {
 	case counted:
 		for _, p := range w.parts {
 			if s.mutation != noFence {
-				p.writingCommit, p.writingLog, p.writingMark = nil, nil, nil
+				p.writingCommit, p.writingLog = nil, nil
 			}
 		}
 		w.step = fenced
@@ -87,24 +87,25 @@ func (p *partition) start() {
 	}
 	p.loadPositions()
 	p.replayLog()
-	for i, c := range p.outs {
-		if c.kind == retain {
-			c.sent = p.store.outSeq[i]
-		}
-	}
-	switch w := p.aligned(); {
-	case p.op.consumer == nil:
+	p.closed = p.store.closed
+	switch w := p.closed; {
 	case p.op.emits():
-		// What the last incarnation forwarded may have died with it, and nothing below the mark is emitted again.
+		// What the last incarnation forwarded may have died with it, and nothing below the commit is emitted again.
 		if w > 0 && p.sim.mutation != forgetPunctuation {
 			p.punctuate(w)
 		}
-	default:
-		p.closed = p.store.closed
+	case p.op.consumer != nil: // retain
 		if p.store.reclose {
-			p.runClose(p.closed)
-		} else if p.closed < w {
-			p.closing = p.closed + 1
+			p.closed--
+		}
+		for i, c := range p.outs {
+			c.sent, c.window = p.store.outSeq[i], p.closed
+			if p.sim.mutation == forgetLevel {
+				c.window = 0
+			}
+		}
+		if p.store.reclose {
+			p.runClose(w)
 		}
 	}
 }
@@ -126,13 +127,7 @@ func (p *partition) startSource() {
 
 func (p *partition) loadPositions() {
 	for i, c := range p.ins {
-		c.done, c.marked, c.level = p.store.at[i], p.store.at[i], p.store.level[i]
-		if p.op.emits() {
-			c.marked = p.sim.latest(c.marked, p.store.mark[i])
-			c.mutedTo = c.marked
-			c.level = max(c.level, p.store.markLevel[i])
-		}
-		c.admitted, c.restarted = c.level, true
+		c.done, c.level, c.ended, c.restarted = p.store.at[i], p.store.closed, p.store.closed, true
 	}
 }
 
@@ -146,7 +141,7 @@ func (p *partition) replayLog() {
 		p.arrivals = append(p.arrivals, l)
 		if l.id == punctuation {
 			p.recv.ReceivePunctuation()
-			c.admitted = max(c.admitted, l.window)
+			c.ended = max(c.ended, l.window)
 		} else {
 			p.recv.Receive(1)
 		}

@@ -101,8 +101,6 @@ const (
 	replayLimit = 1 << 20
 	// batchItems is the default of Config.Batch.
 	batchItems = 1 << 16
-	// maxWaiting is how many slabs of later windows may wait on a channel before its connection is left alone.
-	maxWaiting = 64
 	// logPatience is how long a sender waits for credit before it tells its receivers to log what they hold. The
 	// receivers are mostly about to acknowledge by processing, which is cheaper than a log write.
 	logPatience = time.Millisecond

@@ -131,6 +131,7 @@ func (d *downstream) feedback(c *outConnection, a transport.Ack) {
 		l.acknowledge(ch, a.Acked)
 	default:
 		l.core.exit.committed[ordinal].Store(a.Committed)
+		l.core.park.Wake()
 	}
 }
 

@@ -311,12 +311,12 @@ func (o *operator) restore() error {
 // its close is still to run.
 func (o *operator) renumber(outputs []uint64) error {
 	n := len(o.exit.next)
-	if len(outputs) != n+1 {
+	if len(outputs) != n+2 {
 		return fmt.Errorf("restore %s partition %d: the backup has %d output channels, the topology %d",
-			o.w.cfg.Node.Name, o.index, len(outputs)-1, n)
+			o.w.cfg.Node.Name, o.index, len(outputs)-2, n)
 	}
 	copy(o.exit.next, outputs)
-	o.exit.windows = outputs[n]
+	o.exit.windows, o.exit.level = outputs[n], outputs[n+1]
 	o.task.Resume(o.exit.sent())
 	if !o.pending {
 		o.exit.level, o.exit.ended = o.closed.Number, o.closed.Last
@@ -446,7 +446,7 @@ func (o *operator) position() {
 		for _, ch := range edge[part] {
 			if ch != nil {
 				ch.epoch, ch.next, ch.acked = at[ch.input].Epoch, at[ch.input].Seq, at[ch.input].Seq
-				ch.ended = o.closed.Last
+				ch.level, ch.ended = o.closed.Number, o.closed.Last
 			}
 		}
 	}

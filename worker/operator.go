@@ -48,6 +48,7 @@ type operator struct {
 	halved  bool          // l is shared with the marks of a sink
 	closed  stream.Window // the last window that was closed, or is about to be
 	pending bool          // its close is still to run: it starts from the commit that is being made
+	stale   bool          // a close has changed the state since the last commit, which no divergence tells
 	opened  []uint64      // Retains: position per output channel after the last close; 0 before the first
 	next    backup.Commit
 	writer  *stream.StateWriter
@@ -288,7 +289,7 @@ func (o *operator) begin(whole bool) error {
 		}
 	}
 	o.next.Whole, o.next.Elements, o.partial = false, nil, false
-	whole = whole || o.store.NeedWhole()
+	whole = whole || o.stale || o.store.NeedWhole()
 	if o.state.backup != nil && (whole || o.state.partial() || o.due()) {
 		before := o.state.now()
 		o.writer.Reset(whole)
@@ -302,7 +303,7 @@ func (o *operator) begin(whole bool) error {
 	}
 	o.next.Inputs = o.inputs
 	if o.w.replay == Retains {
-		o.next.Outputs = append(append(o.next.Outputs[:0], o.exit.next...), o.exit.windows)
+		o.next.Outputs = append(append(o.next.Outputs[:0], o.exit.next...), o.exit.windows, o.exit.level)
 	}
 	o.next.Closing = encodeClosing(o.closed, o.pending)
 	o.flightAt, o.flightHandled = o.total, o.handled
@@ -330,6 +331,7 @@ func (o *operator) settle() error {
 		if o.policy != nil {
 			o.policy.Durable(o.state.now())
 		}
+		o.stale = o.stale && !o.next.Whole
 	}
 	o.committedAt = o.flightAt
 	o.covered.Store(o.flightHandled)

@@ -22,6 +22,7 @@ type source struct {
 	rewinds  *ringbuf.SPSC[rewind]
 	marks    []mark // oldest first, never empty when seek is set
 	lastMark uint64
+	lastEnd  []uint64      // output numbers after the last end of a window; nil before the first, or after going back
 	read     uint64        // items, as positions count them
 	furthest atomic.Uint64 // the most that read has been
 	ended    bool
@@ -80,10 +81,8 @@ func (s *source) fill() error {
 	s.items.Add(uint64(n))
 	s.report()
 	if s.windows != nil && s.windows.Complete() > s.exit.level {
-		s.task.Flush()
-		s.exit.punctuate(stream.Window{Number: s.windows.Complete()})
-		if s.exit.sender != nil {
-			s.exit.sender.Raise(split(&s.w.cfg, stream.Measure{}, s.w.cfg.remembered(s.exit.level)).Gamma)
+		if err := s.endWindow(); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -96,6 +95,28 @@ func (s *source) fill() error {
 		return nil
 	}
 	return fmt.Errorf("read %s partition %d: %w", s.w.cfg.Node.Name, s.index, err)
+}
+
+// endWindow sends the end of the window that is complete, and lets the receivers come within two windows: what is
+// further ahead would have to wait with them, in memory.
+func (s *source) endWindow() error {
+	s.task.Flush()
+	before := mark{next: s.lastEnd}
+	s.exit.punctuate(stream.Window{Number: s.windows.Complete()})
+	s.lastEnd = append([]uint64(nil), s.exit.next...)
+	if s.exit.sender != nil {
+		s.exit.sender.Raise(split(&s.w.cfg, stream.Measure{}, s.w.cfg.remembered(s.exit.level)).Gamma)
+	}
+	if s.seek == nil || before.next == nil {
+		return nil
+	}
+	for s.rewinds.Len() == 0 && !s.passed(before) {
+		s.await(func() bool { return s.rewinds.Len() > 0 || s.flight.state.Load() == landed || s.passed(before) })
+		if err := s.settle(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ahead says whether the source's position is beyond what was emitted.
@@ -218,6 +239,7 @@ func (s *source) start(m mark) error {
 		return fmt.Errorf("go back to item %d of %s: %w", m.position.Item, s.w.cfg.Node.Name, err)
 	}
 	copy(s.exit.next, m.next)
+	s.lastEnd = nil
 	s.exit.level, s.exit.windows, s.exit.ended = m.level, m.windows, false
 	s.task.Resume(s.exit.sent())
 	if s.windows != nil {

@@ -42,6 +42,7 @@ type inChannel struct {
 	acked     uint64 // everything before is answered for
 	announced [2]uint64
 	fresh     bool              // nothing has arrived on this connection yet
+	level     uint64            // the last window that has ended
 	ended     bool              // so has the stream
 	waiting   []transport.Frame // of windows that the partition has not come to yet
 	// before is how far the previous incarnation of this worker had processed the channel, and beforeEpoch the numbering
@@ -207,7 +208,8 @@ func (u *upstream) receive(c *connection) (moved bool, err error) {
 }
 
 // deliver takes one frame, or reports false if there is no room for it. What belongs to a window that its partition has
-// not come to waits; it has not arrived yet as far as acknowledgements are concerned.
+// not come to waits; it has not arrived yet as far as acknowledgements are concerned. How much can wait is bounded by
+// the sender: by gamma, or because a source is at most two windows ahead of what its receivers have committed.
 func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 	part := f.Channel.To % u.w.cfg.Node.Compute
 	ch := u.channels[c.Edge][part][f.Channel.From]
@@ -221,9 +223,6 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		return true, nil
 	}
 	if len(ch.waiting) > 0 || f.Level > u.w.operators[part].aligned.Load() && f.Count > 0 {
-		if len(ch.waiting) == maxWaiting {
-			return false, nil
-		}
 		ch.waiting = append(ch.waiting, *f)
 		return true, nil
 	}
@@ -259,7 +258,8 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 	a := u.arrivals[part]
 	d := delivery{Frame: *f, input: ch.input, position: ch.epoch, accounted: c.Replay == AtRisk}
 	switch {
-	case ch.ended: // sent again by a sender that does not know
+	case ch.ended, f.Kind == transport.Data && f.Level < ch.level:
+		// Sent again by a sender that does not know: all of a window came before its end.
 		ch.next, ch.acked = max(ch.next, f.Next()), max(ch.acked, f.Next())
 		u.w.stats.Duplicates.Add(uint64(f.Count))
 		f.Release()
@@ -294,7 +294,9 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 	if f.Count > 0 {
 		ch.next = max(ch.next, f.Next())
 	}
-	ch.ended = ch.ended || f.Kind == transport.Punctuation && f.Window.Last
+	if f.Kind == transport.Punctuation {
+		ch.level, ch.ended = max(ch.level, f.Window.Number), ch.ended || f.Window.Last
+	}
 	p.park.Wake()
 	return true, nil
 }

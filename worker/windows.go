@@ -131,7 +131,7 @@ func (o *operator) finish(w stream.Window) error {
 		return err
 	}
 	o.exit.punctuate(w)
-	o.pending = false
+	o.pending, o.stale = false, true
 	o.opened = append(o.opened[:0], o.exit.next...)
 	o.passed(w)
 	return nil
