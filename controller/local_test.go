@@ -118,7 +118,8 @@ func (r *relay) RestoreState(s *stream.StateReader) error {
 }
 func (r *relay) Measure() stream.Measure { return stream.Measure{Alpha: 1, Beta: 1} }
 
-// gather is a sink that keeps what was flushed.
+// gather collects the items of sinks: of sink what was flushed, perhaps twice if a failure followed, of final what was
+// closed.
 type gather[T any] struct {
 	mu    sync.Mutex
 	parts map[int][]T
@@ -126,6 +127,22 @@ type gather[T any] struct {
 
 func (g *gather[T]) sink(part, _ int) (stream.Sink[T], error) {
 	return &gatherSink[T]{g: g, part: part}, nil
+}
+
+// final is a sink that cannot flush: the items of a partition are those of the incarnation that closed it.
+func (g *gather[T]) final(part, _ int) (stream.Sink[T], error) {
+	return &finalSink[T]{gatherSink[T]{g: g, part: part}}, nil
+}
+
+type finalSink[T any] struct{ kept gatherSink[T] }
+
+func (s *finalSink[T]) Write(items []T) error { return s.kept.Write(items) }
+
+func (s *finalSink[T]) Close() error {
+	s.kept.g.mu.Lock()
+	delete(s.kept.g.parts, s.kept.part)
+	s.kept.g.mu.Unlock()
+	return s.kept.Flush()
 }
 
 func (g *gather[T]) all() []T {

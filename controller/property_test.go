@@ -163,7 +163,7 @@ func TestProperties(t *testing.T) {
 		var out gather[uint64]
 		kept := stream.Then(s, "ids", newIDs, route(rt), stream.EmitOnClose(),
 			stream.Workers(rapid.IntRange(1, 2).Draw(rt, "workers")), stream.Compute(rapid.IntRange(1, 2).Draw(rt, "compute")))
-		stream.To(kept, "out", out.sink)
+		stream.To(kept, "out", out.final)
 
 		nodes, err := topo.Build()
 		if err != nil {

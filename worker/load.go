@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/ringbuf"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/threshold"
-	"github.com/afstream/afstream/transport"
 )
 
 // ErrOperator is wrapped by the errors of Load about an operator whose abilities do not fit its job.
@@ -77,24 +75,6 @@ func (w *Worker) addLane(c *core) *lane {
 	}
 	w.down.lanes = append(w.down.lanes, l)
 	return l
-}
-
-// load reads what the store has of a partition; nil if there is nothing or no store.
-func (c *core) load() (*backup.Restored, error) {
-	if c.store == nil {
-		return nil, nil
-	}
-	r, err := c.store.Load()
-	if err != nil {
-		return nil, fmt.Errorf("restore %s partition %d: %w", c.w.cfg.Node.Name, c.index, err)
-	}
-	for _, damage := range r.Damaged {
-		c.w.log.Warn("skipped a damaged backup", "operator", c.w.cfg.Node.Name, "partition", c.index, "err", damage)
-	}
-	if !r.Found {
-		return nil, nil
-	}
-	return r, nil
 }
 
 func (w *Worker) loadSources() error {
@@ -270,192 +250,5 @@ func (o *operator) listen(part int) {
 			ch.before = w.cfg.Before.Partition[part].Inputs[i]
 		}
 		w.up.channels[id.Edge][part][id.From] = ch
-	}
-}
-
-// restore brings back the state and the positions, and reads the item log.
-func (o *operator) restore() error {
-	r, err := o.load()
-	if err != nil {
-		return err
-	}
-	if r != nil {
-		for _, in := range r.Inputs {
-			for i := range o.inputs {
-				if o.inputs[i].Channel == in.Channel {
-					o.inputs[i].Position = in.Position
-				}
-			}
-		}
-		o.closed, o.pending = decodeClosing(r.Closing)
-		if o.w.replay == Retains {
-			if err := o.renumber(r.Outputs); err != nil {
-				return err
-			}
-		}
-		if err := o.restoreState(r); err != nil {
-			return fmt.Errorf("restore state of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
-		}
-	}
-	if c, ok := o.task.Operator().(stream.Compensator); ok && o.w.cfg.Failures > 0 && o.policy != nil {
-		o.compensate(c, r)
-	}
-	if err := o.readLog(); err != nil {
-		return fmt.Errorf("read item log of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
-	}
-	o.position()
-	return nil
-}
-
-// renumber goes on with the output numbers of a commit. The window that was closed last has been counted already unless
-// its close is still to run.
-func (o *operator) renumber(outputs []uint64) error {
-	n := len(o.exit.next)
-	if len(outputs) != n+2 {
-		return fmt.Errorf("restore %s partition %d: the backup has %d output channels, the topology %d",
-			o.w.cfg.Node.Name, o.index, len(outputs)-2, n)
-	}
-	copy(o.exit.next, outputs)
-	o.exit.windows, o.exit.level = outputs[n], outputs[n+1]
-	o.task.Resume(o.exit.sent())
-	if !o.pending {
-		o.exit.level, o.exit.ended = o.closed.Number, o.closed.Last
-		o.opened = append(o.opened, o.exit.next...)
-	}
-	return nil
-}
-
-// compensate tells the operator what may have been lost since its restored backup was made: usually by one failure,
-// but an incarnation that fails before its first commit takes the compensation for the failures before it along.
-func (o *operator) compensate(c stream.Compensator, r *backup.Restored) {
-	first := uint64(0)
-	if r != nil {
-		first = r.Epoch - 1 // the failures before that incarnation
-	}
-	var theta float64
-	var lost uint64
-	for k := first; k < o.w.cfg.Failures; k++ {
-		b := split(&o.w.cfg, o.measure, k)
-		if o.w.cfg.Node.Forget != 0 { // its thresholds may have risen again
-			b = split(&o.w.cfg, o.measure, 0)
-		}
-		theta += b.Theta
-		if o.w.cfg.InputsAtRisk {
-			lost += b.L
-		}
-	}
-	c.Compensate(theta, lost)
-}
-
-// restoreState feeds the chunks of the backup to the operator. Commits may be cut anywhere, so pieces are joined until
-// an element is whole.
-func (o *operator) restoreState(r *backup.Restored) error {
-	if o.state.restore == nil {
-		return nil
-	}
-	reader := stream.NewStateReader(joinPieces(r.Chunks))
-	if err := o.state.restore.RestoreState(reader); err != nil {
-		return err
-	}
-	return reader.Err()
-}
-
-// joinPieces yields the elements of one commit at a time.
-func joinPieces(chunks func() (backup.Chunk, error)) func() ([]byte, error) {
-	var joined []byte
-	return func() ([]byte, error) {
-		joined = joined[:0]
-		for {
-			c, err := chunks()
-			if err != nil {
-				if err == io.EOF && len(joined) > 0 {
-					return nil, io.ErrUnexpectedEOF
-				}
-				return nil, err
-			}
-			if c.End && len(joined) == 0 {
-				return c.Data, nil
-			}
-			if joined = append(joined, c.Data...); c.End {
-				return joined, nil
-			}
-		}
-	}
-}
-
-// readLog takes the logged items above the committed positions, to be processed before anything else.
-func (o *operator) readLog() error {
-	if o.store == nil {
-		return nil
-	}
-	return o.store.ScanLog(func(e backup.LogEntry) error {
-		for i := range o.inputs {
-			if o.inputs[i].Channel == e.Channel {
-				return o.replay(i, e)
-			}
-		}
-		return fmt.Errorf("channel %d is not in the topology", e.Channel)
-	})
-}
-
-func (o *operator) replay(input int, e backup.LogEntry) error {
-	edge, from := int(e.Channel>>32), int(uint32(e.Channel))
-	d := delivery{
-		Frame: transport.Frame{
-			Kind: transport.Kind(e.Kind), Channel: transport.Channel{Edge: edge, From: from, To: o.index},
-			Epoch: e.Epoch, First: e.First, Count: e.Count,
-		},
-		input: input, position: e.Epoch,
-	}
-	if p := o.inputs[input].Position; p.Epoch == e.Epoch && p.Seq > e.First {
-		d.skip = int(min(p.Seq-e.First, uint64(e.Count)))
-	}
-	if d.Kind == transport.Punctuation {
-		var err error
-		if d.Window, err = decodeWindow(e.Items); err != nil {
-			return err
-		}
-	} else {
-		slab, err := o.w.cfg.Node.Inputs[edge].Decode(e.Items)
-		if err != nil {
-			return err
-		}
-		if slab.Len() != e.Count {
-			return fmt.Errorf("entry of %d items holds %d", e.Count, slab.Len())
-		}
-		d.Slab = slab
-	}
-	o.log = append(o.log, d)
-	return nil
-}
-
-// position tells the upstream stage what is here already: committed, or in the log.
-func (o *operator) position() {
-	part := o.index % o.w.cfg.Node.Compute
-	at := make([]backup.Position, len(o.inputs))
-	for i := range o.inputs {
-		at[i] = o.inputs[i].Position
-	}
-	for i := range o.log {
-		d := &o.log[i]
-		if p := (backup.Position{Epoch: d.position, Seq: d.Next()}); at[d.input].Less(p) {
-			at[d.input] = p
-		}
-	}
-	for _, edge := range o.w.up.channels {
-		for _, ch := range edge[part] {
-			if ch != nil {
-				ch.epoch, ch.next, ch.acked = at[ch.input].Epoch, at[ch.input].Seq, at[ch.input].Seq
-				ch.level, ch.ended = o.closed.Number, o.closed.Last
-			}
-		}
-	}
-	for i := range o.log {
-		if d := &o.log[i]; d.Kind == transport.Punctuation && d.Window.Last {
-			o.w.up.channels[d.Channel.Edge][part][d.Channel.From].ended = true
-		}
-	}
-	for i := range o.inputs {
-		o.committed[i].Store(o.inputs[i].Seq)
 	}
 }

@@ -257,3 +257,50 @@ func TestPanicsAreErrorsAndHaltsAreNot(t *testing.T) {
 	want := errors.New("plain")
 	require.ErrorIs(t, w.guard("here", func() error { return want }), want)
 }
+
+// TestAlignment compares with the definition: a window is complete when every channel has ended it or a later one, and
+// each is told once, in order.
+func TestAlignment(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		channels := rapid.IntRange(1, 4).Draw(rt, "channels")
+		a := alignment{levels: make([]uint64, channels)}
+		want := make([]uint64, channels)
+		told := uint64(0)
+		for range rapid.IntRange(0, 40).Draw(rt, "steps") {
+			c := rapid.IntRange(0, channels-1).Draw(rt, "channel")
+			w := stream.Window{Number: rapid.Uint64Range(1, 9).Draw(rt, "number"), Last: rapid.IntRange(0, 9).Draw(rt, "last") == 0}
+			level := w.Number
+			if w.Last {
+				level = streamEnded
+			}
+			want[c] = max(want[c], level)
+			got, complete := a.note(c, w)
+			require.Equal(rt, slices.Min(want) > told, complete)
+			if !complete {
+				continue
+			}
+			told = slices.Min(want)
+			require.Equal(rt, told == streamEnded, got.Last)
+			require.True(rt, got.Last || got.Number == told)
+			a.passed(got)
+			require.Equal(rt, told, a.level)
+		}
+	})
+}
+
+func TestClosingsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := stream.Window{Number: rapid.Uint64Range(1, 1<<61).Draw(rt, "number"), Last: rapid.Bool().Draw(rt, "last")}
+		pending := rapid.Bool().Draw(rt, "pending")
+		gotW, gotPending := decodeClosing(encodeClosing(w, pending))
+		require.Equal(rt, w, gotW)
+		require.Equal(rt, pending, gotPending)
+		got, err := decodeWindow(appendWindow(nil, w))
+		require.NoError(rt, err)
+		require.Equal(rt, w, got)
+	})
+	for _, bad := range []string{"", "1234567", "\x01\x00\x00\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x00"} {
+		_, err := decodeWindow([]byte(bad))
+		require.ErrorIs(t, err, errWindow)
+	}
+}

@@ -106,25 +106,6 @@ func (o *operator) closeWindow(w stream.Window) error {
 	return nil
 }
 
-// commitWhole makes the state durable as a whole, as at the end of a window: a state may hold more than its divergence
-// sees.
-func (o *operator) commitWhole() error {
-	if o.plan.never {
-		return nil
-	}
-	for !o.mayBegin() {
-		o.await(func() bool { return o.flight.state.Load() == landed || o.mayBegin() })
-		if err := o.settle(); err != nil {
-			return err
-		}
-	}
-	if err := o.begin(o.state.backup != nil); err != nil {
-		return err
-	}
-	o.awaitFlight()
-	return o.settle()
-}
-
 // finish runs the close of an operator that emits only there, from the commit made for it. After a failure it runs again.
 func (o *operator) finish(w stream.Window) error {
 	if err := o.closeWindow(w); err != nil {

@@ -1,0 +1,148 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/afstream/afstream/threshold"
+)
+
+// obey starts or awaits a commit if the state's divergence, the marks or the length of a replay demand one.
+func (o *operator) obey() error {
+	for o.policy != nil {
+		action := o.policy.Decide(o.state.now())
+		if action == threshold.Continue {
+			break
+		}
+		if action == threshold.Wait {
+			if err := o.commitNow(); err != nil {
+				return err
+			}
+			continue // what was processed during an earlier backup may need another
+		}
+		if !o.mayBegin() {
+			break
+		}
+		return o.begin(false)
+	}
+	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due()
+	if due && o.plan.whole {
+		return o.commitWhole()
+	}
+	if due && o.mayBegin() {
+		return o.begin(false)
+	}
+	return nil
+}
+
+// commitNow waits until the commit under way is durable, or makes one. The caller looks again at what it waits for: the
+// commit that was under way may not have been enough.
+func (o *operator) commitNow() error {
+	o.w.stats.Waits.Add(1)
+	if o.flight.state.Load() == noFlight {
+		o.await(o.mayBegin)
+		if err := o.begin(false); err != nil {
+			return err
+		}
+	}
+	o.awaitFlight()
+	return o.settle()
+}
+
+// mayBegin says whether a commit can be started: none is under way, and the one that a close may have to be run again
+// from is no longer needed, because the receivers have committed what the close emitted.
+func (o *operator) mayBegin() bool {
+	if o.flight.state.Load() != noFlight {
+		return false
+	}
+	for ordinal, end := range o.opened {
+		if o.exit.reach[ordinal] && o.exit.committed[ordinal].Load() < end {
+			return false
+		}
+	}
+	return true
+}
+
+// begin starts a commit of the position and of the state: whole if asked for or if the store needs it, else the
+// elements that changed most, or none. A commit of the position alone is sound, since the elements that it leaves out
+// lag by no more than theta, and it is how a mark (threshold.Marks) is written. mayBegin must hold.
+func (o *operator) begin(whole bool) error {
+	if o.state.flush != nil && !o.closed.Last { // its Close has made everything final
+		if err := o.state.flush.Flush(); err != nil {
+			return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+		}
+	}
+	o.next.Whole, o.next.Elements, o.partial = false, nil, false
+	whole = whole || o.stale || o.store.NeedWhole()
+	if o.state.backup != nil && (whole || o.state.partial() || o.due()) {
+		before := o.state.now()
+		o.writer.Reset(whole)
+		if err := o.state.backup.BackupState(o.writer); err != nil {
+			return fmt.Errorf("back up state of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+		}
+		o.next.Whole, o.next.Elements, o.partial = whole, o.writer.Bytes(), true
+		if o.policy != nil {
+			o.policy.Started(before, o.state.now())
+		}
+	}
+	o.next.Inputs = o.inputs
+	if o.w.replay == Retains {
+		o.next.Outputs = append(append(o.next.Outputs[:0], o.exit.next...), o.exit.windows, o.exit.level)
+	}
+	o.next.Closing = encodeClosing(o.closed, o.pending)
+	o.flightAt, o.flightHandled = o.total, o.handled
+	copy(o.flightInputs, o.inputs)
+	o.commit(&o.next)
+	return nil
+}
+
+// due says whether a state that can only be saved as a whole has diverged enough for it: otherwise a commit of the
+// position alone will do.
+func (o *operator) due() bool {
+	return o.policy == nil || o.policy.Decide(o.state.now()) != threshold.Continue
+}
+
+// settle takes note of a commit that has become durable.
+func (o *operator) settle() error {
+	ended, err := o.settled()
+	if !ended || err != nil {
+		return err
+	}
+	if o.partial {
+		if o.state.durable != nil {
+			o.state.durable.BackupDurable()
+		}
+		if o.policy != nil {
+			o.policy.Durable(o.state.now())
+		}
+		o.stale = o.stale && !o.next.Whole
+	}
+	o.committedAt = o.flightAt
+	o.covered.Store(o.flightHandled)
+	if o.marks != nil {
+		o.marks.Committed(o.flightAt)
+	}
+	for i, in := range o.flightInputs {
+		o.committed[i].Store(in.Seq)
+	}
+	o.w.up.park.Wake()
+	return nil
+}
+
+// commitWhole makes the state durable as a whole, as at the end of a window: a state may hold more than its divergence
+// sees.
+func (o *operator) commitWhole() error {
+	if o.plan.never {
+		return nil
+	}
+	for !o.mayBegin() {
+		o.await(func() bool { return o.flight.state.Load() == landed || o.mayBegin() })
+		if err := o.settle(); err != nil {
+			return err
+		}
+	}
+	if err := o.begin(o.state.backup != nil); err != nil {
+		return err
+	}
+	o.awaitFlight()
+	return o.settle()
+}
