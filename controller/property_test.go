@@ -192,6 +192,7 @@ func route(rt *rapid.T) stream.Option {
 }
 
 func check(rt *rapid.T, o controller.Options, r *controller.Result, l *ledger, n uint64, relays int, got []uint64) {
+	rt.Logf("%v: %+v", o.Faults, r.Failures)
 	if r.Interrupted {
 		rt.Fatalf("the job did not end: %+v", r)
 	}

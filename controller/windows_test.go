@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func windowed(n uint64, workers, relays int, out *gather[windowCount], windows .
 	}
 	counts := stream.Then(s, "count", newTumbling, stream.EmitOnClose(), stream.Workers(workers), stream.Compute(2), stream.Forget(1))
 	added := stream.Then(counts, "add", newAdding, stream.EmitOnClose())
-	stream.To(added, "out", out.final)
+	stream.To(added, "out", out.sink)
 	return t
 }
 
@@ -104,7 +105,8 @@ func TestWindows(t *testing.T) {
 		defer cancel()
 		r, err := controller.RunLocal(ctx, topo, o)
 		require.NoError(rt, err)
-		require.False(rt, r.Interrupted, "%+v", r)
+		rt.Logf("%v: %+v", o.Faults, r.Failures)
+		require.False(rt, r.Interrupted)
 		checkWindows(rt, out.all(), n, timed, relays == 0 && !o.PipeSources)
 		if len(r.Failures) == 0 {
 			checkWindows(rt, out.all(), n, timed, true)
@@ -113,6 +115,8 @@ func TestWindows(t *testing.T) {
 }
 
 func checkWindows(rt *rapid.T, got []windowCount, n uint64, timed, exact bool) {
+	rt.Logf("%+v", got)
+	got = slices.Compact(got) // a sink that flushes may be given again what it flushed last
 	sum := uint64(0)
 	for i, w := range got {
 		sum += w.Count
@@ -144,7 +148,7 @@ func TestBudgetsRiseAgainWhenWindowsForget(t *testing.T) {
 		s := stream.From(topo, "source", newNumbers(40_000), stream.WindowItems(2000))
 		c := stream.Then(s, "count", newTumbling, stream.EmitOnClose(), forget)
 		var out gather[windowCount]
-		stream.To(c, "out", out.final)
+		stream.To(c, "out", out.sink)
 		o := options(64, 64, 64)
 		for i := range uint64(10) {
 			o.Faults = append(o.Faults, controller.Fault{Operator: "count", Items: 1000 + 4000*i})
@@ -194,7 +198,7 @@ func TestWindowsFarAhead(t *testing.T) {
 			return &late{numbers: numbers{n: 100_000, parts: uint64(parts), part: uint64(part)}, far: far, others: others}, nil
 		}, stream.Compute(2), stream.WindowItems(500))
 		c := stream.Then(s, "count", newTumbling, stream.EmitOnClose())
-		stream.To(c, "out", out.final)
+		stream.To(c, "out", out.sink)
 		o := options(64, 64, 100_000)
 		o.PipeSources = pipe
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -265,7 +269,7 @@ func TestStatesEmptiedAtClosesStayEmpty(t *testing.T) {
 		topo := stream.New("emptied")
 		s := stream.From(topo, "source", newNumbers(10_000), stream.WindowItems(2000))
 		c := stream.Then(s, "count", newKeyed, stream.EmitOnClose())
-		stream.To(c, "out", out.final)
+		stream.To(c, "out", out.sink)
 		o := options(200, 64, 64)
 		o.Faults = []controller.Fault{{Operator: "count", Items: at}}
 		_, err := controller.RunLocal(context.Background(), topo, o)

@@ -1,6 +1,10 @@
 package stream
 
-import "math"
+import (
+	"errors"
+	"fmt"
+	"math"
+)
 
 // Exit is where an emitter's slabs go; a worker implements it. Its methods are called by the compute goroutine that
 // owns the emitter. When the worker is stopped they do not return: they unwind the goroutine by a panic that only the
@@ -12,10 +16,22 @@ type Exit interface {
 	Credit(n int64) int64
 }
 
+// errSealed is what an emitter panics with.
+var errSealed = errors.New("stream: an operator built with EmitOnClose emitted outside of CloseWindow")
+
 // Unlimited is the credit of an emitter whose items are not at risk.
 const Unlimited = math.MaxInt64
 
 // Emitter sends items downstream. It belongs to one operator instance and must be used only during a call to it.
+//
+// Invariants:
+//
+//  1. credit is never negative: no copy of an item goes out that the exit has not granted.
+//  2. Nothing is buffered while the exit is asked for credit.
+//  3. An open slab holds less than its limit, and nothing at most between room and filled or after a room that nothing
+//     was read into. Only slabs with items are sent. A slab of a shuffle never reaches beyond the block of its turn.
+//  4. Which channel an item takes depends on the items before it alone, never on how they were cut into slabs or on
+//     when the exit was asked: replay relies on that.
 type Emitter[T any] struct {
 	legs   []leg[T]
 	free   *freeList[T]
@@ -29,11 +45,12 @@ type Emitter[T any] struct {
 type leg[T any] struct {
 	routing routing
 	pick    func(item T, n int) int
-	lanes   []*batch[T] // the open slab of each receiving partition, nil when nothing is buffered
-	turn    int         // shuffle: whose turn it is
-	left    int         // shuffle: items left in this turn
+	lanes   []*batch[T] // the open slab of each receiving partition, nil if there is none
+	turn    int         // shuffle: whose turn it is; forward: the only lane
+	left    int         // items the next slab may hold; shuffle: what this turn's block lacks, without the open slab
 }
 
+// newEmitter makes the emitter of partition part of n.
 func newEmitter[T any](n *Node, part int, exit Exit) *Emitter[T] {
 	e := &Emitter[T]{free: newFreeList[T](), exit: exit, sealed: n.EmitOnClose}
 	for _, edge := range n.Outputs {
@@ -49,7 +66,9 @@ func newEmitter[T any](n *Node, part int, exit Exit) *Emitter[T] {
 }
 
 // Emit sends one item to every consumer of the stream. It may wait for credit or room, and is the only place where
-// an operator is slowed down by what comes after it.
+// an operator is slowed down by what comes after it. It takes a few nanoseconds per copy and allocates nothing once
+// the slabs go round. It panics, which fails the job, if a partitioner chooses a partition that does not exist, or
+// if the operator was built with [EmitOnClose] and is not in its CloseWindow.
 func (e *Emitter[T]) Emit(item T) {
 	if e.credit < e.copies {
 		e.wait()
@@ -57,42 +76,69 @@ func (e *Emitter[T]) Emit(item T) {
 	e.credit -= e.copies
 	for i := range e.legs {
 		l := &e.legs[i]
+		to := l.turn
 		switch l.routing {
-		case routeShuffle:
-			e.put(i, l.turn, item)
-			l.deal(1)
-		case routeForward:
-			e.put(i, l.turn, item)
 		case routeBroadcast:
-			for to := range l.lanes {
-				e.put(i, to, item)
+			e.spread(i, item)
+			continue
+		case routePick:
+			if to = l.pick(item, len(l.lanes)); uint(to) >= uint(len(l.lanes)) {
+				panic(fmt.Errorf("stream: the partitioner chose partition %d of %d", to, len(l.lanes)))
 			}
-		default:
-			e.put(i, l.pick(item, len(l.lanes)), item)
+		}
+		// put, written out: a call here would cost as much as all the rest.
+		if b := l.lanes[to]; b != nil && len(b.items) < b.limit-1 {
+			b.items = append(b.items, item)
+			continue
+		}
+		e.put(i, to, item)
+	}
+}
+
+// spread puts item into every lane of a broadcast.
+func (e *Emitter[T]) spread(leg int, item T) {
+	for to, b := range e.legs[leg].lanes {
+		if b != nil && len(b.items) < b.limit-1 { // put, written out as in Emit
+			b.items = append(b.items, item)
+			continue
+		}
+		e.put(leg, to, item)
+	}
+}
+
+// put appends item to the open slab of a lane, and sends the slab when that fills it.
+func (e *Emitter[T]) put(leg, to int, item T) {
+	b := e.lane(leg, to)
+	b.items = append(b.items, item)
+	if len(b.items) == b.limit {
+		e.send(leg, to)
+	}
+}
+
+// lane returns the open slab of a lane, opening one if need be.
+func (e *Emitter[T]) lane(leg, to int) *batch[T] {
+	l := &e.legs[leg]
+	if l.lanes[to] == nil {
+		l.lanes[to] = e.free.take(l.left)
+	}
+	return l.lanes[to]
+}
+
+// send passes the open slab of a lane to the exit, if it holds anything. It ends the turn of a shuffle whose block is
+// complete.
+func (e *Emitter[T]) send(leg, to int) {
+	l := &e.legs[leg]
+	b := l.lanes[to]
+	if b == nil || len(b.items) == 0 {
+		return
+	}
+	l.lanes[to] = nil
+	if l.routing == routeShuffle {
+		if l.left -= len(b.items); l.left == 0 {
+			l.turn, l.left = (l.turn+1)%len(l.lanes), SlabItems
 		}
 	}
-}
-
-func (e *Emitter[T]) put(leg, to int, item T) {
-	lane := &e.legs[leg].lanes[to]
-	if *lane == nil {
-		*lane = e.free.take()
-	}
-	b := *lane
-	b.items = append(b.items, item)
-	if len(b.items) == SlabItems {
-		*lane = nil
-		e.exit.Send(leg, to, b)
-	}
-}
-
-// deal accounts n items of a shuffle to the partition whose turn it is.
-func (l *leg[T]) deal(n int) {
-	l.left -= n
-	if l.left == 0 {
-		l.left = SlabItems
-		l.turn = (l.turn + 1) % len(l.lanes)
-	}
+	e.exit.Send(leg, to, b) // last: it may unwind
 }
 
 // wait asks for credit. What is buffered is sent first: its acks may be what the credit waits for.
@@ -104,18 +150,16 @@ func (e *Emitter[T]) wait() {
 	e.credit = e.exit.Credit(e.copies)
 }
 
+// flush sends whatever is buffered.
 func (e *Emitter[T]) flush() {
 	for i := range e.legs {
-		lanes := e.legs[i].lanes
-		for to, b := range lanes {
-			if b != nil {
-				lanes[to] = nil
-				e.exit.Send(i, to, b)
-			}
+		for to := range e.legs[i].lanes {
+			e.send(i, to)
 		}
 	}
 }
 
+// buffered returns how many copies of items were emitted and not sent yet.
 func (e *Emitter[T]) buffered() int {
 	n := 0
 	for i := range e.legs {
@@ -128,15 +172,18 @@ func (e *Emitter[T]) buffered() int {
 	return n
 }
 
-// resume continues the numbering after sent items per channel, in the order of the channels' ordinals. A shuffle's
-// turn follows from how many items it has dealt.
+// resume forgets what is buffered and continues the numbering after sent items per channel, in the order of the
+// channels' ordinals. A shuffle's turn follows from how many items it has dealt.
 func (e *Emitter[T]) resume(sent []uint64) {
 	at := 0
 	for i := range e.legs {
 		l := &e.legs[i]
 		dealt := uint64(0)
-		for to := range l.lanes {
-			l.lanes[to] = nil
+		for to, b := range l.lanes {
+			if b != nil {
+				l.lanes[to] = nil
+				b.Release()
+			}
 			dealt += sent[at]
 			at++
 		}
@@ -159,37 +206,24 @@ func (e *Emitter[T]) seal(emitOnClose bool) {
 }
 
 // room returns the free part of the slab that the next items go to, if they all go to one partition in order, so that
-// a source can read straight into it. Filled slots are announced by filled.
+// a source can read straight into it. It is never empty. Filled slots are announced by filled.
 func (e *Emitter[T]) room() []T {
-	l := &e.legs[0]
 	if e.credit < 1 {
 		e.wait()
 	}
-	lane := &l.lanes[l.turn]
-	if *lane == nil {
-		*lane = e.free.take()
-	}
-	b := *lane
+	b := e.lane(0, e.legs[0].turn)
 	n := len(b.items)
-	limit := int64(SlabItems - n)
-	if l.routing == routeShuffle {
-		limit = min(limit, int64(l.left))
-	}
-	return b.items[n : n+int(min(limit, e.credit))]
+	return b.items[n : n+int(min(int64(b.limit-n), e.credit))]
 }
 
+// filled emits the first n items of what room returned.
 func (e *Emitter[T]) filled(n int) {
-	l := &e.legs[0]
-	to := l.turn
-	b := l.lanes[to]
+	to := e.legs[0].turn
+	b := e.legs[0].lanes[to]
 	b.items = b.items[:len(b.items)+n]
 	e.credit -= int64(n)
-	if l.routing == routeShuffle {
-		l.deal(n)
-	}
-	if len(b.items) == SlabItems {
-		l.lanes[to] = nil
-		e.exit.Send(0, to, b)
+	if len(b.items) == b.limit {
+		e.send(0, to)
 	}
 }
 

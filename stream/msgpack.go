@@ -1,11 +1,8 @@
 package stream
 
-import (
-	"encoding/binary"
-	"errors"
-)
+import "errors"
 
-var errMsgpack = errors.New("msgpack: lengths do not fit the bytes there are")
+var errMsgpack = errors.New("msgpack: nested too deep, or lengths do not fit the bytes there are")
 
 // msgpackDepth bounds nesting, so that a few bytes cannot exhaust the stack.
 const msgpackDepth = 64
@@ -48,23 +45,12 @@ func skipMsgpack(b []byte, depth int) ([]byte, bool) {
 
 // skipCounted skips what follows a tag with a length field: bytes, extensions, strings, arrays and maps.
 func skipCounted(c byte, b []byte, depth int) ([]byte, bool) {
-	size := map[byte]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xc7: 1, 0xc8: 2, 0xc9: 4, 0xd9: 1, 0xda: 2, 0xdb: 4,
-		0xdc: 2, 0xdd: 4, 0xde: 2, 0xdf: 4}[c]
-	if len(b) < size {
+	n, b, ok := takeLength(b, lengthBytes(c))
+	if !ok {
 		return nil, false
 	}
-	var n uint64
-	switch size {
-	case 1:
-		n = uint64(b[0])
-	case 2:
-		n = uint64(binary.BigEndian.Uint16(b))
-	case 4:
-		n = uint64(binary.BigEndian.Uint32(b))
-	}
-	b = b[size:]
 	switch c {
-	case 0xc7, 0xc8, 0xc9:
+	case 0xc7, 0xc8, 0xc9: // extensions, which have a type besides
 		return skipBytes(b, n+1)
 	case 0xdc, 0xdd:
 		return skipValues(b, n, depth)
@@ -74,6 +60,29 @@ func skipCounted(c byte, b []byte, depth int) ([]byte, bool) {
 	return skipBytes(b, n)
 }
 
+// lengthBytes returns how long the length field is that follows tag c.
+func lengthBytes(c byte) int {
+	switch c {
+	case 0xc4, 0xc7, 0xd9:
+		return 1
+	case 0xc5, 0xc8, 0xda, 0xdc, 0xde:
+		return 2
+	}
+	return 4 // 0xc6, 0xc9, 0xdb, 0xdd, 0xdf
+}
+
+// takeLength reads a big-endian number of size bytes off b.
+func takeLength(b []byte, size int) (n uint64, rest []byte, ok bool) {
+	if len(b) < size {
+		return 0, nil, false
+	}
+	for _, x := range b[:size] {
+		n = n<<8 | uint64(x)
+	}
+	return n, b[size:], true
+}
+
+// skipBytes returns what follows the first n bytes of b.
 func skipBytes(b []byte, n uint64) ([]byte, bool) {
 	if n > uint64(len(b)) {
 		return nil, false
@@ -81,6 +90,7 @@ func skipBytes(b []byte, n uint64) ([]byte, bool) {
 	return b[n:], true
 }
 
+// skipValues returns what follows the first n values of b.
 func skipValues(b []byte, n uint64, depth int) ([]byte, bool) {
 	if n > uint64(len(b)) { // every value takes at least a byte
 		return nil, false

@@ -30,7 +30,8 @@ type JoinOperator[A, B, Out any] interface {
 //
 // An operator built with [EmitOnClose] must emit here only, and the same items in the same order for the same state:
 // the runtime may run the close again after a failure and relies on it to number the items alike. (Beware of ranging
-// over a Go map.)
+// over a Go map.) Of any other operator the outputs of a close may come twice
+// after a failure. Windows may be skipped: a close of number n ends all windows up to n that were not closed before.
 type WindowCloser[Out any] interface {
 	CloseWindow(w Window, out *Emitter[Out]) error
 }

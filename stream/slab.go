@@ -17,34 +17,50 @@ const SlabItems = 256
 // Retain it. When the last of them releases it, it goes back to the free list of the emitter that made it. Whoever
 // dies without releasing a slab leaves it to the garbage collector.
 type Slab interface {
+	// Len returns how many items there are.
 	Len() int
+	// Retain adds a holder. Only a holder may call it.
 	Retain()
+	// Release ends the hold of one holder, who must not touch the slab any more. Any goroutine may call it.
 	Release()
-	// AppendItems appends items [from, to) in their wire form.
+	// AppendItems appends items [from, to) in their wire form, which [Edge.Decode] reads.
 	AppendItems(dst []byte, from, to int) ([]byte, error)
 }
 
 type batch[T any] struct {
 	items []T
+	limit int // the emitter sends it when it holds so many
 	refs  atomic.Int32
-	home  *freeList[T]
+	home  *freeList[T] // nil if it is not to be recycled
 }
 
+// Len returns how many items there are.
 func (b *batch[T]) Len() int { return len(b.items) }
 
+// Retain adds a holder.
 func (b *batch[T]) Retain() { b.refs.Add(1) }
 
+// Release takes a holder away. One Release too many would have two owners write to one slab, so it panics where it
+// can be seen.
 func (b *batch[T]) Release() {
-	if b.refs.Add(-1) == 0 && b.home != nil {
+	switch left := b.refs.Add(-1); {
+	case left > 0:
+	case left < 0:
+		panic("stream: a slab was released more often than retained")
+	case b.home != nil:
 		b.home.put(b)
 	}
 }
 
+// AppendItems implements Slab.
 func (b *batch[T]) AppendItems(dst []byte, from, to int) ([]byte, error) {
 	return appendItems(dst, b.items[from:to])
 }
 
 // freeList recycles the slabs of one emitter: many consumers give back, the emitter takes. A full list drops the slab.
+//
+// A slab that waits for reuse keeps what its old items point to alive until they are overwritten. That is bounded by
+// freeSlabs, and clearing them would cost more per item than the rest of the round trip.
 type freeList[T any] struct {
 	ring *ringbuf.MPSC[*batch[T]]
 }
@@ -56,14 +72,16 @@ func newFreeList[T any]() *freeList[T] {
 	return &freeList[T]{ring: ringbuf.NewMPSC[*batch[T]](freeSlabs)}
 }
 
+// put gives b back; any goroutine may call it.
 func (f *freeList[T]) put(b *batch[T]) { f.ring.TryPush(b) }
 
-func (f *freeList[T]) take() *batch[T] {
+// take returns an empty slab with one holder, to be sent at limit items; only the emitter may call it.
+func (f *freeList[T]) take(limit int) *batch[T] {
 	b, ok := f.ring.TryPop()
 	if !ok {
 		b = &batch[T]{items: make([]T, 0, SlabItems), home: f}
 	}
-	b.items = b.items[:0]
+	b.items, b.limit = b.items[:0], limit
 	b.refs.Store(1)
 	return b
 }

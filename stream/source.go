@@ -1,8 +1,10 @@
 package stream
 
 // Source yields the items of one source partition in order. Read fills dst like io.Reader: it returns n items and
-// perhaps an error; io.EOF at the end. An item belongs to the source only until Read returns. Close may be called
-// while Read blocks and must make it return.
+// perhaps an error; io.EOF at the end. It waits for the first item but for no more: less than len(dst) items say that
+// there are none now, and what was read is passed on at once. No items without an error are a fault. What an item
+// points to must not be changed after Read has returned it. Close may be called while Read blocks and must make it
+// return.
 type Source[T any] interface {
 	Read(dst []T) (int, error)
 	Close() error

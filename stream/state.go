@@ -26,7 +26,7 @@ func (w *StateWriter) Reset(whole bool) { w.buf, w.whole = w.buf[:0], whole }
 // Whole says whether every element is asked for; elements not written are then gone.
 func (w *StateWriter) Whole() bool { return w.whole }
 
-// Put saves one element. The slices are copied.
+// Put saves one element. The slices are copied. A key or a value must be shorter than 1 GiB.
 func (w *StateWriter) Put(key, value []byte) {
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(key)))
 	w.buf = append(w.buf, key...)
@@ -35,6 +35,7 @@ func (w *StateWriter) Put(key, value []byte) {
 }
 
 // PutUint64 saves an element whose key is an index and whose value is 8 bytes, without going through slices.
+// It is Put with both numbers in little-endian order.
 func (w *StateWriter) PutUint64(index, value uint64) {
 	w.buf = append(w.buf, uint64Key)
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, index)
@@ -59,63 +60,132 @@ func (w *StateWriter) Delete(key []byte) {
 func (w *StateWriter) Bytes() []byte { return w.buf }
 
 // StateReader yields the elements of a backup, oldest first: a later element of the same key replaces an earlier
-// one. Chunks are read one by one, so a restore needs little memory beside the state itself.
+// one. Chunks are read one by one, and of a chunk that is used up the reader keeps at most the element that was cut, so
+// a restore needs little memory beside the state itself: one chunk and the largest element.
 type StateReader struct {
 	next       func() ([]byte, error)
-	rest       []byte
+	rest       []byte // of the current chunk
+	cut        []byte // an element of several chunks; its memory is used again for the next
 	key, value []byte
 	deleted    bool
 	err        error
 }
 
-// NewStateReader reads chunks, each a sequence of whole elements, until next returns io.EOF.
+// maxField bounds the length of a key or a value, so that sums of lengths cannot overflow.
+const maxField = 1 << 30
+
+// NewStateReader reads chunks until next returns io.EOF itself, not an error that wraps it. Chunks may be cut anywhere,
+// also within an element, and may be empty. A chunk need stay valid only until next is called again, and next is called
+// by Next only.
 func NewStateReader(next func() ([]byte, error)) *StateReader { return &StateReader{next: next} }
 
-// Next advances to the next element. It returns false at the end or on an error, which Err tells.
+// Next advances to the next element. It returns false at the end or on an error, which Err tells. Elements are slices of
+// the chunks, without a copy, but for those that were cut.
 func (r *StateReader) Next() bool {
 	for r.err == nil && len(r.rest) == 0 {
 		r.rest, r.err = r.next()
 	}
 	if r.err != nil {
-		return false
+		return r.end()
 	}
-	if r.key, r.err = r.field(0); r.err != nil {
-		return false
+	need, err := r.parse(r.rest)
+	if err == nil && need <= len(r.rest) {
+		r.rest = r.rest[need:]
+		return true
 	}
-	r.value, r.err = r.field(1)
-	r.deleted = r.value == nil
-	return r.err == nil
+	if err == nil {
+		err = r.join(need)
+	}
+	if r.err = err; err != nil {
+		return r.end()
+	}
+	return true
 }
 
-// field takes one length-prefixed field; lengths are stored with bias added, and a stored 0 then means none.
-func (r *StateReader) field(bias uint64) ([]byte, error) {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 {
-		return nil, fmt.Errorf("%w: bad length", ErrState)
+// end leaves no element.
+func (r *StateReader) end() bool {
+	r.key, r.value, r.deleted, r.rest = nil, nil, false, nil
+	return false
+}
+
+// join collects an element that the current chunk only begins, and of which need bytes are known to exist. It takes no
+// byte that does not belong to the element.
+func (r *StateReader) join(need int) error {
+	r.cut = r.cut[:0]
+	for len(r.cut) < need {
+		n := min(need-len(r.cut), len(r.rest))
+		r.cut = append(r.cut, r.rest[:n]...)
+		r.rest = r.rest[n:]
+		var err error
+		if len(r.cut) == need {
+			need, err = r.parse(r.cut)
+		} else {
+			r.rest, err = r.next()
+		}
+		if err == io.EOF {
+			return fmt.Errorf("%w: the end comes %d bytes into an element of at least %d: %w",
+				ErrState, len(r.cut), need, io.ErrUnexpectedEOF)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	r.rest = r.rest[size:]
-	if n < bias {
-		return nil, nil
+	return nil
+}
+
+// parse makes the element that b begins with the current one and returns its length. If b holds only a part of it, the
+// result is more than len(b): the length as far as it can be told, which is never too much.
+func (r *StateReader) parse(b []byte) (need int, err error) {
+	keyAt, n, err := fieldLength(b, 0)
+	if err != nil || keyAt == 0 {
+		return len(b) + 1, err
 	}
-	n -= bias
-	if n > uint64(len(r.rest)) {
-		return nil, fmt.Errorf("%w: length %d beyond the %d bytes left", ErrState, n, len(r.rest))
+	keyEnd := keyAt + n
+	if keyEnd >= len(b) { // the length of the value follows
+		return keyEnd + 1, nil
 	}
-	f := r.rest[:n:n]
-	r.rest = r.rest[n:]
-	return f, nil
+	size, stored, err := fieldLength(b, keyEnd)
+	if err != nil || size == 0 {
+		return len(b) + 1, err
+	}
+	valueAt := keyEnd + size
+	end := valueAt + max(stored-1, 0)
+	if end > len(b) {
+		return end, nil
+	}
+	r.key, r.value, r.deleted = b[keyAt:keyEnd:keyEnd], b[valueAt:end:end], stored == 0
+	if r.deleted {
+		r.value = nil
+	}
+	return end, nil
+}
+
+// fieldLength reads the length that b[at:] begins with. A size of 0 means that it is not all there.
+func fieldLength(b []byte, at int) (size, n int, err error) {
+	if b[at] < 0x80 { // most are short
+		return 1, int(b[at]), nil
+	}
+	stored, size := binary.Uvarint(b[at:])
+	if size < 0 || stored > maxField {
+		return 0, 0, fmt.Errorf("%w: a length that is none", ErrState)
+	}
+	if size == 0 && len(b)-at >= binary.MaxVarintLen64 {
+		return 0, 0, fmt.Errorf("%w: a length that does not end", ErrState)
+	}
+	return size, int(stored), nil
 }
 
 // Key returns the key of the current element, valid until the next call of Next.
 func (r *StateReader) Key() []byte { return r.key }
 
-// Value returns the value of the current element, valid until the next call of Next.
+// Value returns the value of the current element, valid until the next call of Next. It is nil if the element was
+// deleted.
 func (r *StateReader) Value() []byte { return r.value }
 
 // Deleted says that the current element was deleted.
 func (r *StateReader) Deleted() bool { return r.deleted }
 
-// Uint64 returns the current element as PutUint64 wrote it.
+// Uint64 returns the current element as PutUint64 wrote it, or an error that wraps ErrState if it is not of that form.
 func (r *StateReader) Uint64() (index, value uint64, err error) {
 	if len(r.key) != 8 || len(r.value) != 8 {
 		return 0, 0, fmt.Errorf("%w: element of %d and %d bytes, want 8 and 8", ErrState, len(r.key), len(r.value))
@@ -123,9 +193,9 @@ func (r *StateReader) Uint64() (index, value uint64, err error) {
 	return binary.LittleEndian.Uint64(r.key), binary.LittleEndian.Uint64(r.value), nil
 }
 
-// Err returns what ended the reading, nil at a proper end.
+// Err returns what ended the reading, nil at a proper end: the error of next as it is, or one that wraps ErrState.
 func (r *StateReader) Err() error {
-	if errors.Is(r.err, io.EOF) {
+	if r.err == io.EOF {
 		return nil
 	}
 	return r.err

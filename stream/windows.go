@@ -33,6 +33,7 @@ func newTask[T any](src Source[T], out *Emitter[T], windows any) SourceTask {
 
 // checkWindows faults settings of windows that make no sense.
 func checkWindows[T any](t *Topology, n *Node, windows any) {
+	n.Windowed = windows != nil
 	switch w := windows.(type) {
 	case nil:
 	case windowItems:

@@ -55,18 +55,20 @@ type Ack struct {
 	Live bool
 }
 
-// Outbound is the sender's end of a connection.
+// Outbound is the sender's end of a connection. It is for one goroutine, and nothing it does blocks.
 type Outbound interface {
-	// Send hands over a frame, or reports false when there is no room now.
+	// Send hands over a frame and the hold on its slab, or reports false when there is no room now: then nothing has
+	// changed.
 	Send(f Frame) bool
 	// Feedback returns the next acknowledgement, if one has arrived.
 	Feedback() (Ack, bool)
 }
 
-// Inbound is the receiver's end of a connection.
+// Inbound is the receiver's end of a connection. It is for one goroutine, and nothing it does blocks.
 type Inbound interface {
-	// Receive returns the next frame, if one has arrived.
+	// Receive returns the next frame, if one has arrived, and with it the hold on its slab.
 	Receive() (Frame, bool)
-	// Acknowledge passes an acknowledgement upstream, or reports false when there is no room now.
+	// Acknowledge passes an acknowledgement upstream, or reports false when there is no room now: then nothing has
+	// changed.
 	Acknowledge(a Ack) bool
 }

@@ -14,8 +14,9 @@ type pipe struct {
 // feedbackSlots is the room for acknowledgements under way. They are cumulative, so a full ring only delays them.
 const feedbackSlots = 64
 
-// Pipe returns the two ends of a new connection that holds up to slabs frames. sender and receiver park the
-// goroutines that own the ends.
+// Pipe returns the two ends of a new connection that holds up to slabs frames, at least 1 or it panics. sender and
+// receiver park the goroutines that own the ends; each end is for its owner only. Whatever one end does that the other
+// may wait for (a frame or an acknowledgement that arrives, or room for the next) wakes the other's parker.
 func Pipe(slabs int, sender, receiver *ringbuf.Parker) (Outbound, Inbound) {
 	p := &pipe{
 		data:     ringbuf.NewSPSC[Frame](slabs),
@@ -26,8 +27,10 @@ func Pipe(slabs int, sender, receiver *ringbuf.Parker) (Outbound, Inbound) {
 	return (*outbound)(p), (*inbound)(p)
 }
 
+// outbound is the pipe as its sender sees it.
 type outbound pipe
 
+// Send implements Outbound.
 func (p *outbound) Send(f Frame) bool {
 	if !p.data.TryPush(f) {
 		return false
@@ -36,6 +39,7 @@ func (p *outbound) Send(f Frame) bool {
 	return true
 }
 
+// Feedback implements Outbound.
 func (p *outbound) Feedback() (Ack, bool) {
 	a, ok := p.feedback.TryPop()
 	if ok {
@@ -44,8 +48,10 @@ func (p *outbound) Feedback() (Ack, bool) {
 	return a, ok
 }
 
+// inbound is the pipe as its receiver sees it.
 type inbound pipe
 
+// Receive implements Inbound.
 func (p *inbound) Receive() (Frame, bool) {
 	f, ok := p.data.TryPop()
 	if ok {
@@ -54,6 +60,7 @@ func (p *inbound) Receive() (Frame, bool) {
 	return f, ok
 }
 
+// Acknowledge implements Inbound.
 func (p *inbound) Acknowledge(a Ack) bool {
 	if !p.feedback.TryPush(a) {
 		return false

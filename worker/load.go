@@ -114,7 +114,7 @@ func (w *Worker) loadSource(i int) error {
 	if s.seek == nil {
 		if w.cfg.Before != nil {
 			before := &w.cfg.Before.Partition[i]
-			s.read, s.exit.level = before.Read, before.Level
+			s.read, s.exit.level, s.exit.ended = before.Read, before.Level, before.Ended
 			s.furthest.Store(s.read)
 			if s.windows != nil {
 				s.windows.Reopen(before.Level, before.Open, before.Read)
@@ -203,6 +203,9 @@ func (o *operator) promise() error {
 		return errors.New("EmitOnClose needs BackupState and RestoreState: a close is run again from its backup")
 	case s.backup != nil && s.divergence == nil && (cfg.emits() || cfg.InputsAtRisk):
 		return errors.New("BackupState without StateDivergence needs EmitOnClose and inputs that can be had again")
+	}
+	if cfg.Node.IsSink && cfg.Node.Windowed && s.flush == nil {
+		return errors.New("its results are committed window by window, and the sink has no Flush to make them safe")
 	}
 	if cfg.Guarantee == MiniBatch {
 		if cfg.InputsAtRisk {

@@ -61,6 +61,7 @@ type Remains struct {
 	Read       uint64         // of a source
 	Level      uint64         // the last window it had ended or closed
 	Open       uint64         // of a source: the window that was open
+	Ended      bool           // of a source: it had ended the stream
 }
 
 // InputRemains is how far one input channel had come, as positions in the sender's incarnation Epoch.

@@ -178,7 +178,7 @@ func (w *Worker) partitionDone() {
 func (w *Worker) Autopsy() *Autopsy {
 	a := &Autopsy{Items: w.Items()}
 	for _, s := range w.sources {
-		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.furthest.Load(), Level: s.exit.level, Open: s.open()})
+		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.furthest.Load(), Level: s.exit.level, Open: s.open(), Ended: s.exit.ended})
 		if s.seek == nil {
 			a.sources = append(a.sources, s.task.Source())
 		}

@@ -1,0 +1,110 @@
+package stream
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Option sets how an operator runs or how its input is partitioned.
+type Option func(*settings)
+
+type settings struct {
+	workers, compute int
+	partitioned      bool // a partitioner was chosen
+	routing          routing
+	pick             any // Partitioner[T] of the input, for routePick
+	emitOnClose      bool
+	windows          any // windowItems or *windowTime[T], of a source
+	forget           int
+}
+
+// Workers sets how many workers run the operator (default 1). Each is a unit of failure.
+func Workers(n int) Option { return func(s *settings) { s.workers = n } }
+
+// Compute sets how many compute goroutines, each with a partition of its own, a worker has (default 1).
+func Compute(n int) Option { return func(s *settings) { s.compute = n } }
+
+// EmitOnClose declares that the operator emits only in CloseWindow, and deterministically. The runtime then backs its
+// state up before each close and can run a close again after a failure: nothing it emits is lost or emitted twice.
+func EmitOnClose() Option { return func(s *settings) { s.emitOnClose = true } }
+
+// node adds an operator to t.
+func (t *Topology) node(name string, opts []Option) (*Node, *settings) {
+	s := &settings{workers: 1, compute: 1}
+	for _, o := range opts {
+		o(s)
+	}
+	n := &Node{Name: name, Workers: s.workers, Compute: s.compute, EmitOnClose: s.emitOnClose, Forget: s.forget}
+	if !validName.MatchString(name) {
+		t.fault("operator %q: a name must match %s", name, validName)
+	}
+	if s.workers < 1 || s.compute < 1 {
+		t.fault("operator %q: needs at least one worker and one compute goroutine, not %d and %d", name, s.workers, s.compute)
+	}
+	if s.forget < 0 && s.forget != fades {
+		t.fault("operator %q: failures cannot be forgotten after %d windows", name, s.forget)
+	}
+	t.nodes = append(t.nodes, n)
+	return n, s
+}
+
+// silent faults an option that is only for operators that emit in between.
+func (t *Topology) silent(n *Node) {
+	if n.EmitOnClose {
+		t.fault("operator %q: EmitOnClose is not for sources and sinks", n.Name)
+	}
+}
+
+// windowless faults an option that is only for sources.
+func (t *Topology) windowless(n *Node, s *settings) {
+	if s.windows != nil {
+		t.fault("operator %q: windows are set at the source", n.Name)
+	}
+}
+
+// side reads the partitioner of one input of a join.
+func (t *Topology) side(n *Node, o Option) *settings {
+	s := &settings{}
+	if o != nil {
+		o(s)
+	}
+	if s.workers != 0 || s.compute != 0 || s.emitOnClose {
+		t.fault("operator %q: left and right of a join choose partitioners only", n.Name)
+	}
+	return s
+}
+
+// checkAbilities faults methods of an operator that have the name of an optional ability and not its signature: the
+// ability would not be found, and what it was to do would silently not happen.
+func (t *Topology) checkAbilities(n *Node, op reflect.Type, abilities map[string]reflect.Type) {
+	for _, method := range slices.Sorted(maps.Keys(abilities)) {
+		if _, has := op.MethodByName(method); has && !op.Implements(abilities[method]) {
+			t.fault("operator %q: method %s of %v does not implement %v", n.Name, method, op, abilities[method])
+		}
+	}
+	_, closes := op.MethodByName("CloseWindow")
+	if n.EmitOnClose && !closes && op.Kind() != reflect.Interface {
+		t.fault("operator %q: EmitOnClose needs a CloseWindow to emit in, which %v has not", n.Name, op)
+	}
+}
+
+// connect adds the edge from stream in to port of node n.
+func connect[T any](in Stream[T], n *Node, port int, s *settings) {
+	typed := &edgeType[T]{}
+	if s.routing == routePick {
+		pick, ok := s.pick.(Partitioner[T])
+		switch {
+		case !ok:
+			in.t.fault("operator %q: the partitioner is a %T, its input from %q is of type %v",
+				n.Name, s.pick, in.node.Name, reflect.TypeFor[T]())
+		case pick == nil:
+			in.t.fault("operator %q: the partitioner of its input from %q is nil", n.Name, in.node.Name)
+		}
+		typed.pick = pick
+	}
+	e := &Edge{From: in.node, To: n, Port: port, routing: s.routing, typed: typed, decode: typed.decode}
+	n.Windowed = n.Windowed || in.node.Windowed
+	in.node.Outputs = append(in.node.Outputs, e)
+	n.Inputs = append(n.Inputs, e)
+}

@@ -1,0 +1,60 @@
+package stream
+
+// Node is one operator of a built topology, as the runtime sees it.
+type Node struct {
+	Name             string
+	Workers, Compute int
+	Inputs, Outputs  []*Edge
+	BackIn, BackOut  []*BackEdge // feedback that it receives and sends
+	IsSource, IsSink bool
+	EmitOnClose      bool
+	Windowed         bool // windows end upstream of it, or at it
+	Forget           int  // windows after which a failure is forgotten, 0 = never; see Fades
+
+	// NewSource makes the task of a source. With running, the source of an earlier incarnation, it goes on with that one
+	// instead of opening it anew: what is read like a pipe has no beginning to return to.
+	NewSource func(part int, exit Exit, running any) (SourceTask, error)
+	// NewTask makes the task of any other operator.
+	NewTask func(part int, exit Exit) (Task, error)
+}
+
+// Partitions returns how many compute goroutines run the operator.
+func (n *Node) Partitions() int { return n.Workers * n.Compute }
+
+// Edge connects two operators.
+type Edge struct {
+	From, To *Node
+	Port     int // which input of To: 0, or 1 for the right side of a join
+
+	routing routing
+	typed   any // *edgeType[T]: asserted once per emitter, never per item
+	decode  func(wire []byte) (Slab, error)
+}
+
+// Reaches says whether items of sending partition from can arrive at receiving partition to.
+func (e *Edge) Reaches(from, to int) bool { return e.routing != routeForward || from == to }
+
+// Decode rebuilds a slab from what Slab.AppendItems wrote.
+func (e *Edge) Decode(wire []byte) (Slab, error) { return e.decode(wire) }
+
+// copies is how many channels one emitted item goes to.
+func (e *Edge) copies() int {
+	if e.routing == routeBroadcast {
+		return e.To.Partitions()
+	}
+	return 1
+}
+
+type edgeType[T any] struct {
+	pick func(item T, n int) int
+}
+
+func (*edgeType[T]) decode(wire []byte) (Slab, error) {
+	items, err := decodeItems[T](wire)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch[T]{items: items}
+	b.refs.Store(1)
+	return b, nil
+}
