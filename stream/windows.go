@@ -110,6 +110,7 @@ type windowedTask[T any] struct {
 	time    *windowTime[T]
 	pending []T
 	err     error  // what came with the pending items
+	short   bool   // the source had less than it was asked for
 	items   uint64 // emitted
 	level   uint64 // windows up to here are complete
 	open    uint64 // window of the last item, 0 before the first
@@ -129,8 +130,8 @@ func (t *windowedTask[T]) Fill(limit int) (int, error) {
 	n := 0
 	for len(t.pending) > 0 && n < limit {
 		w := t.window(t.pending[0])
-		if t.open > 0 && w > t.open {
-			t.level, t.open = w-1, w
+		if t.open > 0 && w > t.open && t.level < w-1 {
+			t.level = w - 1
 			return n, nil
 		}
 		t.open = w
@@ -142,6 +143,9 @@ func (t *windowedTask[T]) Fill(limit int) (int, error) {
 	if len(t.pending) > 0 {
 		return n, nil
 	}
+	if t.short {
+		t.out.flush() // the next items may be long in coming
+	}
 	return n, t.err
 }
 
@@ -151,8 +155,9 @@ func (t *windowedTask[T]) fetch(limit int) error {
 		t.out.wait()
 	}
 	affordable := min(int64(len(t.scratch)), t.out.credit/max(t.out.copies, 1))
-	n, err := t.read(t.scratch[:min(limit, int(affordable))])
-	t.pending = t.scratch[:n]
+	asked := min(limit, int(affordable))
+	n, err := t.read(t.scratch[:asked])
+	t.pending, t.short = t.scratch[:n], n < asked
 	return err
 }
 
