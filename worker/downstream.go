@@ -29,7 +29,8 @@ type outConnection struct{ Output }
 type lane struct {
 	core     *core
 	rewinds  *ringbuf.SPSC[rewind] // to compute
-	asked    []rewind              // those that found no room in it yet
+	gen      uint32                // frames made before the latest rewind are dropped, on all channels
+	asked    bool                  // the latest rewind has not been passed to compute yet
 	channels []*outChannel         // per ordinal
 	held     outgoing              // the next frame, if it could not be sent yet
 	holding  bool
@@ -45,18 +46,20 @@ type outChannel struct {
 	queue     []transport.Frame
 	delivered int
 	sent      uint64
-	gen       uint32 // frames made before the latest rewind are dropped
 	acked     uint64
 	window    stream.Window    // the last that was ended on the channel, as far as it was sent since the last rewind
 	notice    *transport.Frame // what the receiver has to be told first: which window was ended before it goes on
 	nudge     bool             // tell the receiver that the sender is blocked
 }
 
-// rewind asks a source to send channel ordinal again from position from on.
+// rewind asks a source to go back to where it can make everything again that its receivers lack.
+//
+// It concerns all channels at once, although only one receiver has failed. Frames of the others may stand in its way: a
+// receiver that waits for the failed one, at the end of a window, takes no more, and a source that waits for that
+// receiver could not go back. So they are dropped, too, and made again.
 type rewind struct {
-	ordinal int
-	from    uint64
-	gen     uint32
+	from []uint64 // per output channel, what the receiver has or was sent
+	gen  uint32
 }
 
 // run is the downstream goroutine.
@@ -149,9 +152,9 @@ func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
 		ch.nudge = l.core.exit.blocked.Load()
 	case Rewinds:
 		if a.Acked < ch.sent {
-			ch.gen++
+			l.gen++
+			l.asked = true
 			ch.sent, ch.window = a.Acked, stream.Window{}
-			l.asked = append(l.asked, rewind{ordinal: ordinal, from: a.Acked, gen: ch.gen})
 			return // the source tells the window that it goes back to
 		}
 	}
@@ -202,8 +205,8 @@ func (ch *outChannel) forget(to uint64) {
 
 // pump sends what one compute goroutine has made, in order, until there is nothing left or no room.
 func (d *downstream) pump(l *lane) (moved bool) {
-	for len(l.asked) > 0 && l.rewinds.TryPush(l.asked[0]) {
-		l.asked = l.asked[1:]
+	if l.asked && l.rewinds.TryPush(l.rewind()) {
+		l.asked = false
 		l.core.park.Wake()
 	}
 	for _, ch := range l.channels {
@@ -224,6 +227,14 @@ func (d *downstream) pump(l *lane) (moved bool) {
 		l.held, l.holding = outgoing{}, false
 		moved = true
 	}
+}
+
+func (l *lane) rewind() rewind {
+	r := rewind{gen: l.gen}
+	for _, ch := range l.channels {
+		r.from = append(r.from, ch.sent)
+	}
+	return r
 }
 
 // catchUp sends what a new receiver has to be told first, and kept frames that it lacks.
@@ -267,7 +278,7 @@ func (ch *outChannel) blocked() transport.Frame {
 // send deals with the lane's held frame, or reports false if it has to wait.
 func (d *downstream) send(l *lane, ch *outChannel) bool {
 	f := &l.held.Frame
-	if l.held.gen != ch.gen {
+	if l.held.gen != l.gen {
 		f.Release() // made before a rewind, and to be made again
 		return true
 	}

@@ -15,7 +15,7 @@ import (
 type outgoing struct {
 	transport.Frame
 	ordinal int    // which output channel of the partition
-	gen     uint32 // how often that channel had been rewound when the frame was made
+	gen     uint32 // how often the partition had gone back when the frame was made
 }
 
 // exit numbers what one partition emits and passes it to the downstream goroutine. It belongs to the compute
@@ -26,7 +26,7 @@ type exit struct {
 	channels []transport.Channel // per ordinal
 	reach    []bool              // per ordinal: forward edges have channels that carry nothing
 	next     []uint64            // per ordinal, the next sequence number
-	gens     []uint32            // per ordinal, see outgoing
+	gen      uint32              // see outgoing
 	level    uint64              // number of the last window that was ended
 	windows  uint64              // how many were
 	ended    bool                // so was the stream
@@ -49,7 +49,6 @@ func newExit(c *core) *exit {
 		}
 	}
 	x.next = make([]uint64, len(x.channels))
-	x.gens = make([]uint32, len(x.channels))
 	x.committed = make([]atomic.Uint64, len(x.channels))
 	return x
 }
@@ -147,7 +146,7 @@ func (x *exit) push(ordinal int, f transport.Frame) {
 	if x.sender != nil && f.Count > 0 {
 		x.sender.Emitted(uint64(f.Count))
 	}
-	o := outgoing{Frame: f, ordinal: ordinal, gen: x.gens[ordinal]}
+	o := outgoing{Frame: f, ordinal: ordinal, gen: x.gen}
 	if !x.out.TryPush(o) {
 		x.c.await(func() bool { return x.out.TryPush(o) })
 	}

@@ -110,7 +110,8 @@ func (w *Worker) loadSource(i int) error {
 	if r, ok := task.Source().(stream.Replayable); ok && w.replay != Live && !w.cfg.PipeSources {
 		w.replay, s.seek = Rewinds, r
 	}
-	s.rewinds = w.addLane(&s.core).rewinds
+	l := w.addLane(&s.core)
+	s.rewinds = l.rewinds
 	if s.seek == nil {
 		if w.cfg.Before != nil {
 			before := &w.cfg.Before.Partition[i]
@@ -138,6 +139,9 @@ func (w *Worker) loadSource(i int) error {
 		return fmt.Errorf("restore %s: the backup is of another topology: %w", w.cfg.name(), err)
 	}
 	copy(first.next, r.Outputs)
+	for ordinal, ch := range l.channels {
+		ch.sent = first.next[ordinal] // which the receivers have committed
+	}
 	s.marks = []mark{first}
 	s.furthest.Store(max(first.position.Item, s.furthest.Load()))
 	return s.start(first)

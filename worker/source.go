@@ -214,26 +214,35 @@ func (s *source) thin() {
 	s.marks = kept
 }
 
-// rewind goes back to the newest mark that is not beyond what is asked for. What other receivers get again by that is
+// rewind goes back to the newest mark that is not beyond what any receiver has. What some receivers get again by that is
 // dropped by the downstream goroutine.
 func (s *source) rewind(r rewind) error {
 	i := len(s.marks) - 1
-	for i > 0 && s.marks[i].next[r.ordinal] > r.from {
+	for i > 0 && s.beyond(s.marks[i], r) {
 		i--
 	}
 	m := s.marks[i]
-	if m.next[r.ordinal] > r.from {
-		return fmt.Errorf("rewind %s: asked for item %d of a channel, the oldest mark is at %d",
-			s.w.cfg.name(), r.from, m.next[r.ordinal])
+	if s.beyond(m, r) {
+		return fmt.Errorf("rewind %s: asked for the items from %v on, the oldest mark is at %v", s.w.cfg.name(), r.from, m.next)
 	}
 	s.marks = s.marks[:i+1]
-	s.exit.gens[r.ordinal] = r.gen
+	s.exit.gen = r.gen
 	s.ended = false
 	if err := s.start(m); err != nil {
 		return err
 	}
-	s.exit.notice(r.ordinal)
+	s.exit.each(s.exit.notice)
 	return nil
+}
+
+// beyond says whether a receiver lacks something that came before m.
+func (s *source) beyond(m mark, r rewind) bool {
+	for ordinal, ok := range s.exit.reach {
+		if ok && m.next[ordinal] > r.from[ordinal] {
+			return true
+		}
+	}
+	return false
 }
 
 // start makes the source go on from m.
