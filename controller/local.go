@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ type run struct {
 	progress progress
 	result   Result
 	replaced []replacement
+	moved    uint64 // what had moved at the last look of watch
 }
 
 // slot is one worker through all its incarnations.
@@ -259,6 +261,8 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 		}
 	}
 	interrupt, deadline := ctx.Done(), (<-chan time.Time)(nil)
+	watch := time.NewTicker(watchEvery)
+	defer watch.Stop()
 	for sinks > 0 {
 		select {
 		case s := <-r.finished:
@@ -270,6 +274,8 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 			if err := r.handle(runCtx, e); err != nil {
 				return err
 			}
+		case <-watch.C:
+			r.watch()
 		case <-interrupt:
 			interrupt, deadline = nil, time.After(drainTime)
 			r.result.Interrupted = true
@@ -279,6 +285,28 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// watch says what everybody waits for if nothing has moved since the last look.
+func (r *run) watch() {
+	moved := uint64(0)
+	for _, s := range r.slots {
+		if s.loaded != nil {
+			moved += s.before + s.loaded.Items() + s.loaded.Stats().StateCommits.Load()
+		}
+	}
+	if moved == r.moved {
+		level := slog.LevelWarn
+		if slices.ContainsFunc(r.slots, func(s *slot) bool { return s.loaded != nil && s.loaded.Reading() }) {
+			level = slog.LevelInfo // there is nothing to do
+		}
+		for _, s := range r.slots {
+			if s.loaded != nil {
+				r.o.Log.Log(context.Background(), level, "no progress", "operator", s.node.Name, "worker", s.index, "waits_for", s.loaded.Waiting())
+			}
+		}
+	}
+	r.moved = moved
 }
 
 // drain ends the stream at the sources.

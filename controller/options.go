@@ -33,6 +33,9 @@ type Options struct {
 	OnProgress func(done, total int64)
 }
 
+// watchEvery is how often a job is looked at for progress.
+const watchEvery = 10 * time.Second
+
 // drainTime is how long an interrupted job may take to finish with what it has read.
 const drainTime = 1500 * time.Millisecond
 

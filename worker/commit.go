@@ -39,7 +39,7 @@ func (o *operator) obey() error {
 func (o *operator) commitNow() error {
 	o.w.stats.Waits.Add(1)
 	if o.flight.state.Load() == noFlight {
-		o.await(o.mayBegin)
+		o.await(forReceivers, o.mayBegin)
 		if err := o.begin(false); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (o *operator) commitWhole() error {
 		return nil
 	}
 	for !o.mayBegin() {
-		o.await(func() bool { return o.flight.state.Load() == landed || o.mayBegin() })
+		o.await(forReceivers, func() bool { return o.flight.state.Load() == landed || o.mayBegin() })
 		if err := o.settle(); err != nil {
 			return err
 		}

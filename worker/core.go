@@ -25,6 +25,7 @@ type core struct {
 	exit  *exit             // nil for sinks
 	store *backup.Partition // nil under guarantee None
 	items atomic.Uint64     // processed or read; published once per run
+	waits atomic.Uint32     // what it waits for, a wait
 	flight
 }
 
@@ -68,20 +69,45 @@ func (c *core) settled() (bool, error) {
 
 // awaitFlight waits until the commit under way has ended.
 func (c *core) awaitFlight() {
-	c.await(func() bool { return c.state.Load() != flying })
+	c.await(forBackup, func() bool { return c.state.Load() != flying })
+}
+
+// wait is what a compute goroutine waits for.
+type wait uint32
+
+const (
+	forNothing wait = iota
+	forItems
+	forRoom
+	forCredit
+	forAcks
+	forBackup
+	forReceivers
+	forFeedback
+	forTheEnd
+)
+
+var waits = [...]string{
+	forNothing: "nothing: it is working, or in user code", forItems: "items", forRoom: "room in the ring to downstream",
+	forCredit: "acknowledgements, to send more", forAcks: "its acknowledgements, to process more", forBackup: "a backup to become durable",
+	forReceivers: "its receivers to commit a window", forFeedback: "feedback", forTheEnd: "the end of the job",
 }
 
 // await parks until cond holds. It does not return if the worker is halted.
-func (c *core) await(cond func() bool) {
+func (c *core) await(what wait, cond func() bool) {
+	c.waits.Store(uint32(what))
 	c.park.Wait(func() bool { return c.w.halted.Load() || cond() })
+	c.waits.Store(uint32(forNothing))
 	if c.w.halted.Load() {
 		panic(errHalted)
 	}
 }
 
 // awaitFor is await with a limit; it reports whether cond holds.
-func (c *core) awaitFor(d time.Duration, cond func() bool) bool {
+func (c *core) awaitFor(what wait, d time.Duration, cond func() bool) bool {
 	end := time.Now().Add(d)
+	c.waits.Store(uint32(what))
+	defer c.waits.Store(uint32(forNothing))
 	for {
 		c.park.Prepare()
 		if c.w.halted.Load() {

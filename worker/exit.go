@@ -89,9 +89,9 @@ func (x *exit) Credit(n int64) int64 {
 	}
 	if !enough() {
 		x.blocked.Store(true)
-		if !x.c.awaitFor(logPatience, enough) {
+		if !x.c.awaitFor(forCredit, logPatience, enough) {
 			x.each(func(ordinal int) { x.push(ordinal, transport.Frame{Kind: transport.Blocked}) })
-			x.c.await(enough)
+			x.c.await(forCredit, enough)
 		}
 		x.blocked.Store(false)
 	}
@@ -148,7 +148,7 @@ func (x *exit) push(ordinal int, f transport.Frame) {
 	}
 	o := outgoing{Frame: f, ordinal: ordinal, gen: x.gen}
 	if !x.out.TryPush(o) {
-		x.c.await(func() bool { return x.out.TryPush(o) })
+		x.c.await(forRoom, func() bool { return x.out.TryPush(o) })
 	}
 	x.c.w.down.park.Wake()
 }

@@ -71,7 +71,7 @@ func (o *operator) pace() error {
 	}
 	o.task.Flush() // the feedback may wait for this
 	for end := time.Now().Add(paceLimit); !o.pacer.Ready(); {
-		if !o.awaitFor(time.Until(end), o.hasMail) {
+		if !o.awaitFor(forFeedback, time.Until(end), o.hasMail) {
 			o.w.stats.PacesGivenUp.Add(1)
 			return nil
 		}

@@ -114,7 +114,7 @@ func (o *operator) run() error {
 // else to do. It returns an empty delivery when a commit ended instead.
 func (o *operator) idle() (d delivery, err error) {
 	o.task.Flush()
-	o.await(func() bool {
+	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
 		return ok || o.flight.state.Load() == landed || o.hasMail()
@@ -203,7 +203,7 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 		if d.accounted {
 			if limit = min(limit, o.gate.Load()-o.handled); limit == 0 {
 				o.task.Flush()
-				o.await(func() bool { return o.gate.Load() > o.handled })
+				o.await(forAcks, func() bool { return o.gate.Load() > o.handled })
 				continue
 			}
 		}

@@ -50,7 +50,7 @@ func (s *source) run() error {
 			continue
 		}
 		if s.ended {
-			s.await(func() bool { return s.rewinds.Len() > 0 || s.flight.state.Load() == landed })
+			s.await(forTheEnd, func() bool { return s.rewinds.Len() > 0 || s.flight.state.Load() == landed })
 			if err := s.settle(); err != nil {
 				return err
 			}
@@ -111,7 +111,9 @@ func (s *source) endWindow() error {
 		return nil
 	}
 	for s.rewinds.Len() == 0 && !s.passed(before) {
-		s.await(func() bool { return s.rewinds.Len() > 0 || s.flight.state.Load() == landed || s.passed(before) })
+		s.await(forReceivers, func() bool {
+			return s.rewinds.Len() > 0 || s.flight.state.Load() == landed || s.passed(before)
+		})
 		if err := s.settle(); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (a *alignment) passed(w stream.Window) {
 func (o *operator) punctuation(d delivery) error {
 	if !d.repeated {
 		if d.accounted && o.gate.Load() <= o.handled {
-			o.await(func() bool { return o.gate.Load() > o.handled })
+			o.await(forAcks, func() bool { return o.gate.Load() > o.handled })
 		}
 		for o.marks != nil && o.marks.Gate() <= o.total {
 			if err := o.commitNow(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -234,6 +235,23 @@ func (w *Worker) inputChannels(part int) []transport.Channel {
 		}
 	}
 	return ids
+}
+
+// Waiting says what each compute goroutine of the worker waits for, for whoever wonders why nothing moves.
+func (w *Worker) Waiting() []string {
+	var on []string
+	for _, s := range w.sources {
+		on = append(on, waits[s.waits.Load()])
+	}
+	for _, o := range w.operators {
+		on = append(on, waits[o.waits.Load()])
+	}
+	return on
+}
+
+// Reading says whether a source of the worker is waiting for its input, as far as one can tell from outside.
+func (w *Worker) Reading() bool {
+	return slices.ContainsFunc(w.sources, func(s *source) bool { return s.waits.Load() == uint32(forNothing) })
 }
 
 // Halted says whether the worker was stopped or killed.
