@@ -194,7 +194,7 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	}
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt,
-		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
+		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log, Pin: r.o.Pin,
 		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
 		OnDone:     func() { r.sinkDone(ctx, s) },

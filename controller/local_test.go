@@ -216,6 +216,30 @@ func TestRunWithoutFailures(t *testing.T) {
 	}
 }
 
+// Pinned goroutines do the same work.
+func TestPin(t *testing.T) {
+	var out gather[[8]uint64]
+	o := options(100, 100, 100)
+	o.Pin = true
+	_, err := controller.RunLocal(context.Background(), sumsTopology(50_000, 2, &out), o)
+	require.NoError(t, err)
+	require.EqualValues(t, 50_000, total(out.all()))
+}
+
+// Parts of a budget bound the thresholds of each operator.
+func TestBudgets(t *testing.T) {
+	topo := stream.New("parts")
+	s := stream.From(topo, "source", newNumbers(1000))
+	r := stream.Then(s, "relay", newRelay, stream.Budget(errorbound.StageShare(1, 2, 1)))
+	c := stream.Then(r, "sums", newSums, stream.EmitOnClose(), stream.Budget(errorbound.StageShare(2, 2, 1)))
+	stream.To(c, "out", (&gather[[8]uint64]{}).sink)
+	result, err := controller.RunLocal(context.Background(), topo, options(1000, 800, 400))
+	require.NoError(t, err)
+	for _, op := range result.Operators[1:3] {
+		require.EqualValues(t, []float64{250, 200, 100}, []float64{op.Theta, float64(op.L), float64(op.Gamma)}, op.Name)
+	}
+}
+
 // The guarantees without an error have none, whatever fails.
 func TestExactGuarantees(t *testing.T) {
 	for _, g := range []worker.Guarantee{worker.ErrorFree, worker.MiniBatch} {

@@ -22,6 +22,9 @@ type Options struct {
 	// Store keeps the backups. Nil means memory, which survives the failure of workers but not of the process. RunLocal
 	// does not close it.
 	Store backup.Store
+	// Pin ties compute goroutines to cores, where the system allows it. It rarely helps where there are more busy
+	// goroutines than cores.
+	Pin bool
 	// Faults are failures to inject.
 	Faults []Fault
 	// Log takes what operators of the system may want to know; nil discards it.

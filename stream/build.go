@@ -17,6 +17,7 @@ type settings struct {
 	emitOnClose      bool
 	windows          any // windowItems or *windowTime[T], of a source
 	forget           int
+	budget           float64
 }
 
 // Workers sets how many workers run the operator (default 1). Each is a unit of failure.
@@ -25,22 +26,30 @@ func Workers(n int) Option { return func(s *settings) { s.workers = n } }
 // Compute sets how many compute goroutines, each with a partition of its own, a worker has (default 1).
 func Compute(n int) Option { return func(s *settings) { s.compute = n } }
 
+// Budget gives the operator a part of the job's Theta, L and Gamma, in (0, 1]; the default is all of each. The promise
+// holds for an operator as a whole: where several operators of a pipeline share one promise about its end, let their
+// parts, each times the outputs that a loss there costs at the end, add up to 1. errorbound.StageShare has such parts.
+func Budget(share float64) Option { return func(s *settings) { s.budget = share } }
+
 // EmitOnClose declares that the operator emits only in CloseWindow, and deterministically. The runtime then backs its
 // state up before each close and can run a close again after a failure: nothing it emits is lost or emitted twice.
 func EmitOnClose() Option { return func(s *settings) { s.emitOnClose = true } }
 
 // node adds an operator to t.
 func (t *Topology) node(name string, opts []Option) (*Node, *settings) {
-	s := &settings{workers: 1, compute: 1}
+	s := &settings{workers: 1, compute: 1, budget: 1}
 	for _, o := range opts {
 		o(s)
 	}
-	n := &Node{Name: name, Workers: s.workers, Compute: s.compute, EmitOnClose: s.emitOnClose, Forget: s.forget}
+	n := &Node{Name: name, Workers: s.workers, Compute: s.compute, EmitOnClose: s.emitOnClose, Forget: s.forget, Budget: s.budget}
 	if !validName.MatchString(name) {
 		t.fault("operator %q: a name must match %s", name, validName)
 	}
 	if s.workers < 1 || s.compute < 1 {
 		t.fault("operator %q: needs at least one worker and one compute goroutine, not %d and %d", name, s.workers, s.compute)
+	}
+	if !(s.budget > 0 && s.budget <= 1) { // so that NaN is a fault
+		t.fault("operator %q: a budget of %v of the whole, want more than 0 and at most 1", name, s.budget)
 	}
 	if s.forget < 0 && s.forget != fades {
 		t.fault("operator %q: failures cannot be forgotten after %d windows", name, s.forget)

@@ -8,8 +8,9 @@ type Node struct {
 	BackIn, BackOut  []*BackEdge // feedback that it receives and sends
 	IsSource, IsSink bool
 	EmitOnClose      bool
-	Windowed         bool // windows end upstream of it, or at it
-	Forget           int  // windows after which a failure is forgotten, 0 = never; see Fades
+	Budget           float64 // part of the job's Theta, L and Gamma
+	Windowed         bool    // windows end upstream of it, or at it
+	Forget           int     // windows after which a failure is forgotten, 0 = never; see Fades
 
 	// NewSource makes the task of a source. With running, the source of an earlier incarnation, it goes on with that one
 	// instead of opening it anew: what is read like a pipe has no beginning to return to.

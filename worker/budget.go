@@ -33,6 +33,10 @@ func split(cfg *Config, m stream.Measure, k uint64) threshold.Budget {
 		return threshold.Budget{Theta: math.Inf(1), L: math.MaxInt64, Gamma: math.MaxInt64}
 	case ErrorFree:
 		params.Theta, params.L, params.Gamma = 0, 0, 1
+	default:
+		share := cfg.Node.Budget
+		params.Theta *= share
+		params.L, params.Gamma = uint64(float64(params.L)*share), uint64(float64(params.Gamma)*share)
 	}
 	return threshold.Split(threshold.Config{
 		Params: params, Norm: m.Norm, Combine: m.Combine, Partitions: cfg.Node.Partitions(), Failures: k,

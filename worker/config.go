@@ -79,6 +79,8 @@ type Config struct {
 	// Before is what is known of the previous incarnation, nil for the first. It serves to count what was lost and, for
 	// a source read like a pipe, to go on reading it.
 	Before *Autopsy
+	// Pin ties every compute goroutine to a core, where the system allows it.
+	Pin bool
 	// KillAt ends the worker abruptly after so many items; 0 = never. Fault injection.
 	KillAt uint64
 	// OnProgress is told by a source how far it has come, once per slab. It must be cheap.

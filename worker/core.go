@@ -142,6 +142,19 @@ func (c *core) die(n int) int {
 	return int(min(uint64(n), left))
 }
 
+// pinned makes run tie its goroutine to a core first, if the job asks for that.
+func (c *core) pinned(run func() error) func() error {
+	if !c.w.cfg.Pin {
+		return run
+	}
+	return func() error {
+		if err := pin(c.index); err != nil {
+			c.w.log.Warn("compute goroutine is not pinned", "worker", c.w.cfg.name(), "partition", c.index, "err", err)
+		}
+		return run()
+	}
+}
+
 // place names the partition in messages.
 func (c *core) place() string { return fmt.Sprintf("partition %d", c.index) }
 

@@ -90,10 +90,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		})
 	}
 	for _, s := range w.sources {
-		stage(func() error { return w.guard(s.place(), s.run) })
+		stage(func() error { return w.guard(s.place(), s.pinned(s.run)) })
 	}
 	for _, o := range w.operators {
-		stage(func() error { return w.guard(o.place(), o.run) })
+		stage(func() error { return w.guard(o.place(), o.pinned(o.run)) })
 	}
 	if w.up != nil {
 		stage(func() error { return w.guard("upstream", w.up.run) })
