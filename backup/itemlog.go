@@ -10,8 +10,8 @@ import (
 const (
 	maxLogCount = math.MaxInt32
 
-	// maxLogItems is the most that the items of one entry may take.
-	maxLogItems = MaxBatchBytes - 64<<10
+	// MaxLogItems is the most that the items of one entry may take.
+	MaxLogItems = MaxBatchBytes - 64<<10
 
 	// minSweep is the queue length below which looking at every entry for covered ones is not worth it.
 	minSweep = 64
@@ -53,7 +53,7 @@ func (p *Partition) AppendLog(entries []LogEntry, done func(error)) {
 func (p *Partition) beginLog(entries []LogEntry) (w *logWriter, first uint64, err error) {
 	for i := range entries {
 		e := &entries[i]
-		if len(e.Items) > maxLogItems || e.Count < 0 || uint64(e.Count) > maxLogCount || e.end().Seq < e.First {
+		if len(e.Items) > MaxLogItems || e.Count < 0 || uint64(e.Count) > maxLogCount || e.end().Seq < e.First {
 			return nil, 0, fmt.Errorf("entry of %d items in %d bytes: %w", e.Count, len(e.Items), ErrTooLarge)
 		}
 	}

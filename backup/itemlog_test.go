@@ -85,13 +85,13 @@ func TestItemLogSplitsLargeAppends(t *testing.T) {
 		p, _ := load(t, s, 1)
 		var entries []LogEntry
 		for i := range uint64(20) {
-			entries = append(entries, LogEntry{Channel: 1, Epoch: 1, First: i, Count: 1, Items: make([]byte, maxLogItems/3)})
+			entries = append(entries, LogEntry{Channel: 1, Epoch: 1, First: i, Count: 1, Items: make([]byte, MaxLogItems/3)})
 		}
 		require.NoError(t, appendWait(p, entries...))
 		n := uint64(0)
 		require.NoError(t, p.ScanLog(func(e LogEntry) error {
 			require.Equal(t, n, e.First)
-			require.Len(t, e.Items, maxLogItems/3)
+			require.Len(t, e.Items, MaxLogItems/3)
 			n++
 			return nil
 		}))

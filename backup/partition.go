@@ -187,7 +187,7 @@ func (p *Partition) finish(w *commitWriter, err error) {
 	if err == nil {
 		p.committed = append(p.committed[:0], w.step.inputs...)
 		p.log.sweep(p.committed, &p.trash)
-		p.needWhole.Store(p.deltaBytes > max(minWholeBytes, 2*p.current.bytes))
+		p.needWhole.Store(p.heavy())
 	}
 	p.busy = false
 	p.mu.Unlock()
@@ -195,6 +195,15 @@ func (p *Partition) finish(w *commitWriter, err error) {
 		err = fmt.Errorf("commit %s: %w", p.owner, err)
 	}
 	done(err)
+}
+
+// deltaRecordBytes is what a delta record costs beside its elements: keys, positions, and its share of a scan.
+const deltaRecordBytes = 128
+
+// heavy says whether the deltas since the base are worth a new one. Their number counts as well as their size: commits of
+// positions alone hold no element.
+func (p *Partition) heavy() bool {
+	return max(p.deltaBytes, deltaRecordBytes*p.current.deltas) > max(minWholeBytes, 2*p.current.bytes)
 }
 
 // startGeneration makes the base that w has written the newest and gives up the one before the previous.

@@ -174,6 +174,18 @@ func TestPartitionKeepsNothingOfTheCaller(t *testing.T) {
 	})
 }
 
+// Commits of positions alone hold no element and still ask for a new base, so that they do not pile up.
+func TestPartitionAsksForAWholeCommitAfterManyPositions(t *testing.T) {
+	p, _ := load(t, NewMemory(), 1)
+	n := 0
+	for ; !p.NeedWhole() && n < 10_000; n++ {
+		require.NoError(t, commitWait(p, part("", uint64(n))))
+	}
+	require.InDelta(t, minWholeBytes/deltaRecordBytes, n, 2)
+	require.NoError(t, commitWait(p, whole("", uint64(n))))
+	require.False(t, p.NeedWhole())
+}
+
 func TestPartitionAsksForAWholeCommit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s Store) {
 		p, _ := load(t, s, 1)
@@ -310,11 +322,11 @@ func TestPartitionRefusesInvalidUse(t *testing.T) {
 	p, _ := load(t, s, 1)
 	require.ErrorIs(t, commitWait(p, &Commit{Inputs: []Input{{Channel: 1}, {Channel: 2}, {Channel: 1}}}), ErrInput)
 	require.ErrorIs(t, commitWait(p, &Commit{Source: make([]byte, maxStepBytes+1)}), ErrTooLarge)
-	require.ErrorIs(t, appendWait(p, LogEntry{Items: make([]byte, maxLogItems+1)}), ErrTooLarge)
+	require.ErrorIs(t, appendWait(p, LogEntry{Items: make([]byte, MaxLogItems+1)}), ErrTooLarge)
 	require.ErrorIs(t, appendWait(p, LogEntry{Count: -1}), ErrTooLarge)
 	require.ErrorIs(t, appendWait(p, LogEntry{First: 1<<64 - 1, Count: 2}), ErrTooLarge)
 	require.NoError(t, commitWait(p, &Commit{Source: make([]byte, maxStepBytes)}), "the largest allowed")
-	require.NoError(t, appendWait(p, LogEntry{Items: make([]byte, maxLogItems)}, LogEntry{First: 1<<64 - 2, Count: 1}))
+	require.NoError(t, appendWait(p, LogEntry{Items: make([]byte, MaxLogItems)}, LogEntry{First: 1<<64 - 2, Count: 1}))
 }
 
 // discardStore accepts everything at once, so that what is measured is the layer above.

@@ -96,7 +96,7 @@ func (p *Partition) adopt(f *finder, log itemLog) {
 	p.current, p.previous = f.current, f.previous
 	p.highest, p.attempted, p.trash = f.current.number, 0, trash{} // clean has deleted all generations beyond
 	p.deltaBytes = f.deltaBytes
-	p.needWhole.Store(len(r.Damaged) > 0 || p.deltaBytes > max(minWholeBytes, 2*p.current.bytes))
+	p.needWhole.Store(len(r.Damaged) > 0 || p.heavy())
 	p.mu.Lock()
 	p.committed = append(p.committed[:0], f.step.inputs...)
 	p.log = log

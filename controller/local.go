@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,13 +113,47 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 			s.loaded.Close() // a source may be waiting for input
 		}
 	}
-	go func() { r.workers.Wait(); close(r.events) }()
-	for e := range r.events {
-		r.account(e.slot, e.w)
+	if stuck := r.gather(); err == nil {
+		err = stuck
 	}
 	r.result.Seconds = time.Since(started).Seconds()
 	r.summarise()
 	return &r.result, err
+}
+
+// gather waits for all workers to end. One that user code holds up for longer than graceTime is named and left behind.
+func (r *run) gather() error {
+	ended := make(chan struct{})
+	go func() { r.workers.Wait(); close(ended) }()
+	late := time.NewTimer(graceTime)
+	defer late.Stop()
+	for {
+		select {
+		case e := <-r.events:
+			r.account(e.slot, e.w)
+			e.slot.current.Store(nil)
+		case <-ended:
+			return nil
+		case <-late.C:
+			go func() { // nobody waits for them any more
+				for range r.events {
+				}
+			}()
+			go func() { <-ended; close(r.events) }()
+			return r.stuck()
+		}
+	}
+}
+
+// stuck names the workers that have not ended.
+func (r *run) stuck() error {
+	var names []string
+	for _, s := range r.slots {
+		if s.current.Load() != nil {
+			names = append(names, s.name())
+		}
+	}
+	return fmt.Errorf("%s did not end within %v of being told to: user code holds them up", strings.Join(names, ", "), graceTime)
 }
 
 // start loads, connects and runs the first incarnation of every worker.
@@ -322,7 +357,9 @@ func (r *run) drain() {
 func (r *run) handle(ctx context.Context, e ended) error {
 	if e.err != nil {
 		r.account(e.slot, e.w)
+		e.w.Close()
 		e.slot.loaded = nil
+		e.slot.current.Store(nil)
 		return e.err
 	}
 	return r.recover(ctx, e.slot, e.w)
@@ -341,10 +378,14 @@ func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
 	}
 	r.o.Log.Info("worker failed", "operator", s.node.Name, "worker", s.index, "epoch", s.epoch, "items", autopsy.Items)
 	r.tell(Event{Failure: failure})
+	if dead.Replay() == worker.Rewinds {
+		dead.Close() // its successor opens the source anew
+	}
 	s.before += autopsy.Items
 	s.failedAt = append(s.failedAt, autopsy.Level())
 	s.loaded = nil
 	if err := r.load(ctx, s, autopsy); err != nil {
+		dead.Close()
 		return fmt.Errorf("recover: %w", err)
 	}
 	r.reconnect(s, autopsy)

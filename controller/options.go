@@ -39,6 +39,9 @@ type Options struct {
 // watchEvery is how often a job is looked at for progress.
 const watchEvery = 10 * time.Second
 
+// graceTime is how long workers may take to end once they are told to; only user code can take longer.
+const graceTime = 5 * time.Second
+
 // drainTime is how long an interrupted job may take to finish with what it has read.
 const drainTime = 1500 * time.Millisecond
 

@@ -86,24 +86,39 @@ func (a *arrivals) pending() ([]backup.LogEntry, error) {
 		if start := e.end - uint64(e.frame.Count-e.skip); start < from {
 			skip += int(from - start)
 		}
-		entry := backup.LogEntry{
-			Channel: channelID(e.frame.Channel),
-			Epoch:   e.channel.conn.numbering(e.frame.Epoch),
-			First:   e.frame.First + uint64(skip),
-			Count:   e.frame.Count - skip,
-			Kind:    uint8(e.frame.Kind),
+		if err := a.enter(e, skip, e.frame.Count); err != nil {
+			return nil, err
 		}
-		if e.frame.Kind == transport.Punctuation {
-			entry.Items = appendWindow(nil, e.frame.Window)
-		} else {
-			var err error
-			if entry.Items, err = e.frame.Slab.AppendItems(nil, skip, e.frame.Count); err != nil {
-				return nil, err
-			}
-		}
-		a.entries = append(a.entries, entry)
 	}
 	return a.entries, nil
+}
+
+// enter adds the entries for items [from, to) of an arrival, cut so that each fits into the log.
+func (a *arrivals) enter(e *arrival, from, to int) error {
+	entry := backup.LogEntry{
+		Channel: channelID(e.frame.Channel),
+		Epoch:   e.channel.conn.numbering(e.frame.Epoch),
+		First:   e.frame.First + uint64(from),
+		Count:   to - from,
+		Kind:    uint8(e.frame.Kind),
+	}
+	if e.frame.Kind == transport.Punctuation {
+		entry.Items = appendWindow(nil, e.frame.Window)
+	} else {
+		var err error
+		if entry.Items, err = e.frame.Slab.AppendItems(nil, from, to); err != nil {
+			return err
+		}
+	}
+	if len(entry.Items) > backup.MaxLogItems && to-from > 1 {
+		half := from + (to-from)/2
+		if err := a.enter(e, from, half); err != nil {
+			return err
+		}
+		return a.enter(e, half, to)
+	}
+	a.entries = append(a.entries, entry)
+	return nil
 }
 
 // channelID is how a backup names an input channel.

@@ -8,16 +8,21 @@ import (
 
 // obey starts or awaits a commit if the state's divergence, the marks or the length of a replay demand one.
 func (o *operator) obey() error {
-	for o.policy != nil {
+	for rounds := 0; o.policy != nil; rounds++ {
 		action := o.policy.Decide(o.state.now())
 		if action == threshold.Continue {
 			break
 		}
 		if action == threshold.Wait {
-			if err := o.commitNow(); err != nil {
+			// What was processed during an earlier backup may need another; a partial one may not be enough.
+			if rounds > 2 {
+				return fmt.Errorf("back up state of %s partition %d: its divergence is still %v after it was saved whole, theta is %v",
+					o.w.cfg.Node.Name, o.index, o.state.now(), o.policy.Theta())
+			}
+			if err := o.commitNow(rounds > 1); err != nil {
 				return err
 			}
-			continue // what was processed during an earlier backup may need another
+			continue
 		}
 		if !o.mayBegin() {
 			break
@@ -36,11 +41,11 @@ func (o *operator) obey() error {
 
 // commitNow waits until the commit under way is durable, or makes one. The caller looks again at what it waits for: the
 // commit that was under way may not have been enough.
-func (o *operator) commitNow() error {
+func (o *operator) commitNow(whole bool) error {
 	o.w.stats.Waits.Add(1)
 	if o.flight.state.Load() == noFlight {
 		o.await(forReceivers, o.mayBegin)
-		if err := o.begin(false); err != nil {
+		if err := o.begin(whole); err != nil {
 			return err
 		}
 	}
@@ -71,8 +76,8 @@ func (o *operator) begin(whole bool) error {
 			return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 		}
 	}
-	o.next.Whole, o.next.Elements, o.partial = false, nil, false
 	whole = whole || o.stale || o.store.NeedWhole()
+	o.next.Whole, o.next.Elements, o.partial = whole && o.state.backup == nil, nil, false
 	if o.state.backup != nil && (whole || o.state.partial() || o.due()) {
 		before := o.state.now()
 		o.writer.Reset(whole)

@@ -158,17 +158,24 @@ func (c *core) pinned(run func() error) func() error {
 // place names the partition in messages.
 func (c *core) place() string { return fmt.Sprintf("partition %d", c.index) }
 
-// guard runs a stage and turns what unwinds it into an error: nil if the worker was halted.
+// guard runs a stage, or the making of a worker, and turns what unwinds it into an error: nil if the worker was halted.
 func (w *Worker) guard(place string, run func() error) (err error) {
+	returned := false
 	defer func() {
-		switch r := recover(); {
-		case r == nil:
+		r := recover()
+		switch {
+		case returned:
 		case r == errHalted:
 			err = nil
+		case r == nil: // runtime.Goexit: the goroutine ends, whatever is said here
+			err = fmt.Errorf("%s %s: %w: it ended its goroutine", w.cfg.Node.Name, place, ErrPanic)
+			w.fail(err)
 		default:
 			w.log.Debug("operator panicked", "worker", w.cfg.name(), "place", place, "panic", r, "stack", string(debug.Stack()))
 			err = fmt.Errorf("%s %s: %w: %v", w.cfg.Node.Name, place, ErrPanic, r)
 		}
 	}()
-	return run()
+	err = run()
+	returned = true
+	return err
 }

@@ -17,7 +17,7 @@ type Output struct {
 type downstream struct {
 	w        *Worker
 	park     *ringbuf.Parker
-	attached *ringbuf.MPSC[Output]
+	attached handoff[Output]
 	conns    []*outConnection
 	lanes    []*lane // per compute goroutine
 }
@@ -72,11 +72,7 @@ func (d *downstream) run() error {
 
 // step does everything that can be done without waiting and reports whether that was anything.
 func (d *downstream) step() (moved bool) {
-	for {
-		o, ok := d.attached.TryPop()
-		if !ok {
-			break
-		}
+	for _, o := range d.attached.take() {
 		d.attach(o)
 		moved = true
 	}

@@ -18,27 +18,32 @@ var ErrOperator = errors.New("operator cannot be made fault tolerant")
 
 // Load makes an incarnation of a worker: it opens its operators, restores their state from the newest backup and
 // reads their item logs. Loading fences the store: from then on the incarnations before it can save nothing more.
+// When it fails, what it had opened is closed.
 func Load(ctx context.Context, cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, log: cfg.Log}
+	w := &Worker{cfg: cfg, log: cfg.Log, stats: &Stats{}}
 	w.undone.Store(int32(cfg.Node.Compute))
-	if !cfg.Node.IsSink {
-		w.down = &downstream{w: w, park: ringbuf.NewParker(), attached: ringbuf.NewMPSC[Output](64)}
-	}
-	if cfg.Node.IsSource {
-		return w, w.loadSources()
-	}
-	w.replay = operatorReplay(&cfg)
-	w.up = &upstream{
-		w: w, park: ringbuf.NewParker(), attached: ringbuf.NewMPSC[Input](64),
-		channels: make([][][]*inChannel, len(cfg.Node.Inputs)),
-		logDone:  ringbuf.NewMPSC[logResult](cfg.Node.Compute),
-	}
-	for i := range cfg.Node.Compute {
-		if err := w.loadOperator(ctx, i); err != nil {
-			return nil, err
-		}
+	if err := w.guard("is being loaded", func() error { return w.load(ctx) }); err != nil {
+		w.Close()
+		return nil, err
 	}
 	return w, nil
+}
+
+func (w *Worker) load(ctx context.Context) error {
+	if !w.cfg.Node.IsSink {
+		w.down = &downstream{w: w, park: ringbuf.NewParker()}
+	}
+	if w.cfg.Node.IsSource {
+		return w.loadSources()
+	}
+	w.replay = operatorReplay(&w.cfg)
+	w.up = &upstream{w: w, park: ringbuf.NewParker(), channels: make([][][]*inChannel, len(w.cfg.Node.Inputs))}
+	for i := range w.cfg.Node.Compute {
+		if err := w.loadOperator(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // operatorReplay is how the output of an operator can be had again.
@@ -78,20 +83,26 @@ func (w *Worker) addLane(c *core) *lane {
 }
 
 func (w *Worker) loadSources() error {
-	w.replay = AtRisk
-	if w.cfg.Guarantee == None {
-		w.replay = Live
-	}
 	w.budget = split(&w.cfg, stream.Measure{}, w.cfg.remembered(w.cfg.startLevel()))
+	w.replay = Live
+	if w.cfg.Guarantee != None {
+		w.replay = Rewinds
+	}
 	for i := range w.cfg.Node.Compute {
-		if err := w.loadSource(i); err != nil {
+		if err := w.openSource(i); err != nil {
 			return fmt.Errorf("open %s: %w", w.cfg.name(), err)
+		}
+	}
+	for i, s := range w.sources {
+		if err := w.loadSource(i, s); err != nil {
+			return fmt.Errorf("restore %s: %w", w.cfg.name(), err)
 		}
 	}
 	return nil
 }
 
-func (w *Worker) loadSource(i int) error {
+// openSource makes one partition of a source. If one of them cannot go back, all are read like pipes.
+func (w *Worker) openSource(i int) error {
 	s := &source{}
 	s.init(w, i)
 	s.exit = newExit(&s.core)
@@ -107,43 +118,45 @@ func (w *Worker) loadSource(i int) error {
 	w.sources = append(w.sources, s)
 	s.progress, _ = task.Source().(stream.Progresser)
 	s.windows, _ = task.(stream.WindowedTask)
-	if r, ok := task.Source().(stream.Replayable); ok && w.replay != Live && !w.cfg.PipeSources {
-		w.replay, s.seek = Rewinds, r
+	if _, ok := task.Source().(stream.Replayable); w.replay == Rewinds && (!ok || w.cfg.PipeSources) {
+		w.replay = AtRisk
 	}
+	return nil
+}
+
+// loadSource lets a source go on where its predecessor was: from the committed mark if it can go back, else where the
+// pipe stands.
+func (w *Worker) loadSource(i int, s *source) error {
 	l := w.addLane(&s.core)
 	s.rewinds = l.rewinds
-	if s.seek == nil {
-		if w.cfg.Before != nil {
-			before := &w.cfg.Before.Partition[i]
-			s.read, s.exit.level, s.exit.ended = before.Read, before.Level, before.Ended
-			s.furthest.Store(s.read)
-			if s.windows != nil {
-				s.windows.Reopen(before.Level, before.Open, before.Read)
-			}
+	var before Remains
+	if w.cfg.Before != nil {
+		before = w.cfg.Before.Partition[i]
+		s.furthest.Store(before.Read)
+	}
+	if w.replay != Rewinds {
+		s.read, s.exit.level, s.exit.ended = before.Read, before.Level, before.Ended
+		if s.windows != nil {
+			s.windows.Reopen(before.Level, before.Open, before.Read)
 		}
 		return nil
 	}
-	if w.cfg.Before != nil {
-		s.furthest.Store(w.cfg.Before.Partition[i].Read)
-	}
+	s.seek = s.task.Source().(stream.Replayable)
 	first := mark{position: s.seek.Position(), next: make([]uint64, len(s.exit.next))}
+	s.marks = []mark{first}
 	r, err := s.load()
-	if err != nil {
+	if r == nil || err != nil {
 		return err
 	}
-	if r == nil {
-		s.marks = []mark{first}
-		return nil
-	}
 	if err := first.decode(r.Source); err != nil || len(r.Outputs) != len(s.exit.next) {
-		return fmt.Errorf("restore %s: the backup is of another topology: %w", w.cfg.name(), err)
+		return fmt.Errorf("the backup is of another topology: %w", err)
 	}
 	copy(first.next, r.Outputs)
 	for ordinal, ch := range l.channels {
 		ch.sent = first.next[ordinal] // which the receivers have committed
 	}
-	s.marks = []mark{first}
-	s.furthest.Store(max(first.position.Item, s.furthest.Load()))
+	s.marks[0] = first
+	s.furthest.Store(max(first.position.Item, before.Read))
 	return s.start(first)
 }
 

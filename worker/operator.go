@@ -217,7 +217,7 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 		if run > 0 {
 			return o.die(run), nil
 		}
-		if err := o.commitNow(); err != nil {
+		if err := o.commitNow(false); err != nil {
 			return 0, err
 		}
 	}

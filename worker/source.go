@@ -186,7 +186,7 @@ func (s *source) mark() error {
 	}
 	s.marks = append(s.marks[:0], s.marks[newest:]...)
 	m := s.marks[0]
-	s.next = backup.Commit{Source: m.encode(), Outputs: m.next}
+	s.next = backup.Commit{Whole: s.store.NeedWhole(), Source: m.encode(), Outputs: m.next}
 	s.commit(&s.next)
 	return nil
 }

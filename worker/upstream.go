@@ -2,7 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/afstream/afstream/ringbuf"
@@ -25,11 +24,11 @@ type Input struct {
 type upstream struct {
 	w        *Worker
 	park     *ringbuf.Parker
-	attached *ringbuf.MPSC[Input]
+	attached handoff[Input]
 	channels [][][]*inChannel // [input edge][compute goroutine][sending partition], nil where nothing can arrive
 	conns    []*connection
 	arrivals []*arrivals // per compute goroutine
-	logDone  *ringbuf.MPSC[logResult]
+	logDone  handoff[logResult]
 }
 
 // inChannel is what a partition has of one input channel.
@@ -104,19 +103,11 @@ func (u *upstream) run() error {
 
 // step does everything that can be done without waiting and reports whether that was anything.
 func (u *upstream) step() (moved bool, err error) {
-	for {
-		a, ok := u.attached.TryPop()
-		if !ok {
-			break
-		}
-		u.attach(a)
+	for _, in := range u.attached.take() {
+		u.attach(in)
 		moved = true
 	}
-	for {
-		r, ok := u.logDone.TryPop()
-		if !ok {
-			break
-		}
+	for _, r := range u.logDone.take() {
 		if err := u.logged(r); err != nil {
 			return false, err
 		}
@@ -362,10 +353,7 @@ func (u *upstream) account(part int, a *arrivals) error {
 	a.logging, a.blocked = true, false
 	started := time.Now()
 	p.store.AppendLog(entries, func(err error) {
-		r := logResult{part: part, err: err, bytes: bytes, started: started}
-		for !u.logDone.TryPush(r) { // one write per partition is under way, and there is a slot for each
-			runtime.Gosched()
-		}
+		u.logDone.put(logResult{part: part, err: err, bytes: bytes, started: started})
 		u.park.Wake()
 	})
 	return nil

@@ -60,7 +60,7 @@ func (o *operator) punctuation(d delivery) error {
 			o.await(forAcks, func() bool { return o.gate.Load() > o.handled })
 		}
 		for o.marks != nil && o.marks.Gate() <= o.total {
-			if err := o.commitNow(); err != nil {
+			if err := o.commitNow(false); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,9 +25,10 @@ type Worker struct {
 	up        *upstream   // nil for sources
 	down      *downstream // nil for sinks
 
-	stats    Stats
+	stats    *Stats       // apart, so that who keeps the counters does not keep the worker
 	undone   atomic.Int32 // partitions that have not finished the stream
 	halted   atomic.Bool
+	closed   sync.Once
 	draining atomic.Bool
 	fault    atomic.Pointer[error] // what ended the worker first
 }
@@ -40,7 +40,7 @@ func (w *Worker) Replay() Replay { return w.replay }
 func (w *Worker) Budget() threshold.Budget { return w.budget }
 
 // Stats returns the worker's counters.
-func (w *Worker) Stats() *Stats { return &w.stats }
+func (w *Worker) Stats() *Stats { return w.stats }
 
 // UpstreamParker is woken by what arrives; nil for a source.
 func (w *Worker) UpstreamParker() *ringbuf.Parker {
@@ -58,20 +58,15 @@ func (w *Worker) DownstreamParker() *ringbuf.Parker {
 	return w.down.park
 }
 
-// AttachInput connects an incarnation of a sending worker, in place of the one before it. Before or during Run, by one
-// goroutine at a time.
+// AttachInput connects an incarnation of a sending worker, in place of the one before it. Before or during Run.
 func (w *Worker) AttachInput(in Input) {
-	for !w.up.attached.TryPush(in) && !w.halted.Load() {
-		runtime.Gosched()
-	}
+	w.up.attached.put(in)
 	w.up.park.Wake()
 }
 
 // AttachOutput connects an incarnation of a receiving worker, in place of the one before it.
 func (w *Worker) AttachOutput(out Output) {
-	for !w.down.attached.TryPush(out) && !w.halted.Load() {
-		runtime.Gosched()
-	}
+	w.down.attached.put(out)
 	w.down.park.Wake()
 }
 
@@ -83,9 +78,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	var stages sync.WaitGroup
 	stage := func(run func() error) {
 		stages.Go(func() {
-			if err := run(); err != nil {
-				w.fault.CompareAndSwap(nil, &err)
-				w.Stop()
+			if err := run(); err != nil && !w.halted.Load() { // errors of a halted stage are the halt's own
+				w.fail(err)
 			}
 		})
 	}
@@ -106,6 +100,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		return *err
 	}
 	return nil
+}
+
+// fail ends the worker with an error.
+func (w *Worker) fail(err error) {
+	w.fault.CompareAndSwap(nil, &err)
+	w.Stop()
 }
 
 // Stop ends the worker where it stands. Nothing is flushed or saved. A source that is read like a pipe stays open for
@@ -139,13 +139,15 @@ func (w *Worker) Drain() {
 	}
 }
 
-// Close closes the worker's sources and with that interrupts their reading.
+// Close closes the worker's sources and with that interrupts their reading. Closing again does nothing.
 func (w *Worker) Close() {
-	for _, s := range w.sources {
-		if err := s.task.Close(); err != nil {
-			w.log.Debug("close source", "worker", w.cfg.name(), "err", err)
+	w.closed.Do(func() {
+		for _, s := range w.sources {
+			if err := s.task.Close(); err != nil {
+				w.log.Debug("close source", "worker", w.cfg.name(), "err", err)
+			}
 		}
-	}
+	})
 }
 
 // Items returns how many items the worker has processed, or read.

@@ -22,8 +22,9 @@ var floors = [][]string{
 	{"backup", "connector", "state", "transport"},
 	{"algorithms/countmin"},
 	{"algorithms/", "worker"},
-	{"controller"},
+	{"algorithms/spacesaving", "controller"},
 	{"job"},
+	{"experiments"},
 	{"cli"},
 	{"cmd/afstream"},
 }
