@@ -37,12 +37,17 @@ func finite[T Number](v T) bool {
 	return f-f == 0
 }
 
+// numberBits returns what encodeNumber writes: a float as a float64, an integer extended to 64 bits.
+func numberBits[T Number](v T) uint64 {
+	if isFloat[T]() {
+		return math.Float64bits(float64(v))
+	}
+	return uint64(v)
+}
+
 // encodeNumber appends the 8 bytes of v.
 func encodeNumber[T Number](dst []byte, v T) []byte {
-	if isFloat[T]() {
-		return binary.LittleEndian.AppendUint64(dst, math.Float64bits(float64(v)))
-	}
-	return binary.LittleEndian.AppendUint64(dst, uint64(v))
+	return binary.LittleEndian.AppendUint64(dst, numberBits(v))
 }
 
 // decodeNumber is the inverse of encodeNumber. It refuses what a T cannot hold.

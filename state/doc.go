@@ -15,6 +15,8 @@
 //   - [Value]: one number.
 //   - [Map]: numbers by key, under one of four norms.
 //   - [Set]: keys.
+//   - [Array] and [Matrix]: a fixed number of numbers that may go up and down, such as the weights of a model.
+//   - [Group]: several of these, or one's own, as one state with one divergence and one backup.
 //
 // # What they promise
 //
@@ -22,8 +24,12 @@
 // worker died now, whether or not the backup in flight turns out to have become durable. So a state counts from the
 // last durable backup, element by element, and needs no help from the runtime to account for a backup in flight.
 //
+// (Under L2 distances below 1e-150 count as none: their squares are.)
+//
 // Backups are made of elements. A whole backup writes all of them, a partial one only those that have moved most, so
 // that for the Max norm theta updates of one element cost about one small write.
+//
+// Where changes can cancel, the distance says less than it seems: see Options.PathLength.
 //
 // With theta = +Inf nothing is tracked: updates cost nothing extra, StateDivergence is +Inf, and every backup, partial
 // or not, writes the whole state.

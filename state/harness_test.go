@@ -107,7 +107,8 @@ func check[S ready](t require.TestingT, s *store, theta float64, fresh func() S,
 	for _, list := range [][][]byte{s.durable, s.after()} {
 		restored := fresh()
 		require.NoError(t, restored.RestoreState(chunks(list)))
-		require.LessOrEqual(t, distance(restored), d*(1+1e-12), "true divergence above what StateDivergence says")
+		// 1e-150: the squares of smaller distances lose precision, here and in the states, and are then 0.
+		require.LessOrEqual(t, distance(restored), d*(1+1e-12)+1e-150, "true divergence above what StateDivergence says")
 	}
 }
 

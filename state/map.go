@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -57,7 +58,8 @@ const (
 	stored                          // in the durable backup
 	flightPresent                   // in the state that the backup in flight saved
 	flying                          // in the backup in flight, as a value or as a deletion
-	listed                          // in Map.list
+	listed                          // in Map.list or Array.list
+	stale                           // in Array.stale
 )
 
 func (f flags) has(g flags) bool { return f&g != 0 }
@@ -74,6 +76,9 @@ func (f flags) to(g flags, on bool) flags {
 func (m *Map[K, V]) Configure(o Options) {
 	if err := o.Validate(); err != nil {
 		panic(err)
+	}
+	if o.PathLength {
+		panic(fmt.Errorf("%w: only arrays measure path lengths", ErrOptions))
 	}
 	m.options = o
 }

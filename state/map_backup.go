@@ -3,7 +3,6 @@ package state
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/afstream/afstream/errorbound"
@@ -63,10 +62,6 @@ func (m *Map[K, V]) choose() []int {
 		m.sortByKey(slots)
 		return slots
 	}
-	type change struct {
-		slot     int
-		distance float64
-	}
 	changes, left := make([]change, 0, len(m.list)), 0.0
 	for _, i := range m.list {
 		d, _ := m.distances(&m.entries[i]) // nothing is in flight
@@ -76,7 +71,7 @@ func (m *Map[K, V]) choose() []int {
 	slices.SortFunc(changes, func(a, b change) int {
 		return cmp.Or(cmp.Compare(b.distance, a.distance), cmp.Compare(m.entries[a.slot].key, m.entries[b.slot].key))
 	})
-	goal := m.goal(left)
+	goal := m.options.goal(left, m.theta)
 	var slots []int
 	for _, c := range changes { // all of them if left is NaN, so that the culprit is found
 		if !(left <= goal) || !m.entries[c.slot].flags.has(present) {
@@ -86,20 +81,6 @@ func (m *Map[K, V]) choose() []int {
 	}
 	m.sortByKey(slots)
 	return slots
-}
-
-// goal returns how much of the distance a partial backup may leave, as the norm adds it up. It must leave room for at
-// least one more item.
-func (m *Map[K, V]) goal(total float64) float64 {
-	share := m.options.Clear
-	if share == 0 {
-		share = DefaultClear
-	}
-	room := max(0, m.theta-m.options.Alpha)
-	if m.options.Norm == errorbound.L2 {
-		return math.Pow(min((1-share)*math.Sqrt(total), room), 2)
-	}
-	return min((1-share)*total, room)
 }
 
 // BackupDurable implements stream.BackupDurable, in time proportional to the number of changed entries, or of

@@ -1,0 +1,240 @@
+package join
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/stream"
+)
+
+// store plays the runtime and its backups for a join.
+type store struct {
+	durable [][]byte
+	flight  []byte
+	whole   bool
+}
+
+func (s *store) land(b stream.BackupDurable) {
+	if s.flight == nil { // none, or lost
+		return
+	}
+	if s.whole {
+		s.durable = nil
+	}
+	s.durable, s.flight = append(s.durable[:len(s.durable):len(s.durable)], s.flight), nil
+	b.BackupDurable()
+}
+
+func (s *store) start(t require.TestingT, b stream.BackupState, whole bool) {
+	s.flight, s.whole = append([]byte{}, backupOf(t, b, whole)...), whole
+}
+
+// rowsOf returns the rows of both inputs with what a backup knows of them.
+func rowsOf(j *Join[uint8, row, row]) map[row]status {
+	rows := map[row]status{}
+	for r := range j.refs() {
+		if r.side == leftSide {
+			rows[j.left.slots[r.slot].row] = j.left.slots[r.slot].status & matched
+		} else {
+			rows[j.right.slots[r.slot].row] = 0
+		}
+	}
+	return rows
+}
+
+// differences counts what StateDivergence promises to bound: rows that are missing or not as they were, and in a
+// LeftOuter join left rows that are back.
+func differences(j, restored *Join[uint8, row, row], list []step) int {
+	isLeft := map[row]bool{}
+	for _, s := range list {
+		isLeft[s.row] = s.left
+	}
+	now, then, n := rowsOf(j), rowsOf(restored), 0
+	for r, s := range now {
+		old, ok := then[r]
+		if !ok || j.options.Kind == LeftOuter && old != s {
+			n++
+		}
+	}
+	for r := range then {
+		if _, ok := now[r]; !ok && isLeft[r] && j.options.Kind == LeftOuter {
+			n++
+		}
+	}
+	return n
+}
+
+// TestCrash: at any moment, with backups that become durable or are lost at any other, a failure takes no more rows than
+// StateDivergence says, which stays under theta, and costs no more pairs than MissingPairs.
+func TestCrash(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const beta = 60
+		o := options(rapid.SampledFrom([]Kind{Inner, LeftOuter}).Draw(t, "kind"), 5, 3)
+		o.MaxMatches = beta
+		o.Once = rapid.Bool().Draw(t, "once") && o.Kind == Inner
+		list := steps(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 150).Draw(t, "n"), 4, 3)
+		at := rapid.IntRange(0, len(list)).Draw(t, "crash")
+		theta := rapid.SampledFrom([]float64{70, 90}).Draw(t, "theta")
+		if o.Kind == Inner {
+			theta = rapid.SampledFrom([]float64{1, 4, 20}).Draw(t, "small theta")
+		}
+		j, s := New(o), &store{}
+		j.SetTheta(theta)
+		alpha := j.Measure().Alpha
+		var got []Pair[row, row]
+		for _, next := range list[:at] {
+			for tries := 0; j.StateDivergence()+alpha > theta; tries++ {
+				require.Less(t, tries, 4, "no room for a row")
+				if s.flight == nil {
+					s.start(t, j, false)
+				}
+				s.land(j)
+			}
+			got = append(got, feed(t, j, next)...)
+			switch rapid.IntRange(0, 9).Draw(t, "backup") {
+			case 0:
+				s.start(t, j, rapid.Bool().Draw(t, "whole"))
+			case 1, 2:
+				s.land(j)
+			case 3:
+				s.flight = nil // lost
+			}
+			require.LessOrEqual(t, j.StateDivergence(), theta)
+			require.Equal(t, float64(j.ledger.unsaved+j.ledger.missed), j.StateDivergence())
+		}
+		restored := New(o)
+		require.NoError(t, restored.RestoreState(reader(s.durable...)))
+		checkTable(t, &restored.left)
+		checkTable(t, &restored.right)
+		require.LessOrEqual(t, float64(differences(j, restored, list)), j.StateDivergence())
+		if s.flight != nil { // it may have become durable all the same
+			after := append(s.durable[:len(s.durable):len(s.durable)], s.flight)
+			if s.whole {
+				after = [][]byte{s.flight}
+			}
+			other := New(o)
+			require.NoError(t, other.RestoreState(reader(after...)))
+			require.LessOrEqual(t, float64(differences(j, other, list)), j.StateDivergence())
+		}
+		got = append(got, feed(t, restored, list[at:]...)...)
+		got = append(got, closing(restored, true)...)
+		if !o.Once {
+			c := Compare(got, exactOf(o, list))
+			require.LessOrEqual(t, float64(c.Missing), MissingPairs(errorbound.Params{Theta: theta}, beta))
+		}
+	})
+}
+
+// TestWholeRoundTrip: a join goes on from a whole backup as if nothing had happened.
+func TestWholeRoundTrip(t *testing.T) {
+	for _, kind := range []Kind{Inner, LeftOuter} {
+		for _, theta := range []float64{0, 50, math.Inf(1)} {
+			o := options(kind, 20, 4)
+			list := steps(7, 2000, 9, 4)
+			j := New(o)
+			j.SetTheta(theta)
+			var got []Pair[row, row]
+			for i, s := range list {
+				if i%100 == 50 {
+					r := New(o)
+					require.NoError(t, r.RestoreState(reader(backupOf(t, j, true))))
+					r.SetTheta(theta)
+					j = r
+				}
+				got = append(got, feed(t, j, s)...)
+			}
+			got = append(got, closing(j, true)...)
+			c := Compare(got, exactOf(o, list))
+			require.Zero(t, c.Missing+c.Extra)
+		}
+	}
+}
+
+// TestShortLivedRowsAreNotWritten: rows that leave before a backup wants them cost neither a write nor memory.
+func TestShortLivedRowsAreNotWritten(t *testing.T) {
+	j := New(options(Inner, 10, 0))
+	j.SetTheta(1000)
+	for i := range 100_000 {
+		feed(t, j, step{i%2 == 0, row{uint8(i), int64(i), uint32(i)}})
+		require.Less(t, j.StateDivergence(), 750.0, "a window holds fewer")
+	}
+	require.Less(t, len(j.ledger.fresh), 1200)
+	require.Less(t, len(backupOf(t, j, false)), 13*30*2)
+}
+
+func TestUntracked(t *testing.T) {
+	j, s := New(options(LeftOuter, 10, 0)), &store{}
+	j.SetTheta(math.Inf(1))
+	feed(t, j, step{true, row{1, 1, 1}}, step{true, row{2, 2, 2}})
+	require.Equal(t, math.Inf(1), j.StateDivergence())
+	s.start(t, j, false)
+	s.land(j)
+	feed(t, j, step{false, row{1, 3, 3}}, step{false, row{9, 30, 4}}, step{true, row{5, 31, 5}})
+	s.start(t, j, false)
+	s.land(j)
+	r := New(j.options)
+	require.NoError(t, r.RestoreState(reader(s.durable...)))
+	require.Equal(t, rowsOf(j), rowsOf(r))
+	j.SetTheta(10)
+	require.Zero(t, j.StateDivergence())
+	feed(t, j, step{true, row{5, 32, 6}})
+	require.Equal(t, 1.0, j.StateDivergence())
+}
+
+func TestRestoreRejects(t *testing.T) {
+	key := append([]byte{leftSide}, make([]byte, 8)...)
+	for name, write := range map[string]func(w *stream.StateWriter){
+		"unknown":     func(w *stream.StateWriter) { w.Put([]byte("x"), nil) },
+		"side":        func(w *stream.StateWriter) { w.Put(append([]byte("x"), key[1:]...), make([]byte, 14)) },
+		"times":       func(w *stream.StateWriter) { w.Put([]byte(timesKey), nil) },
+		"empty":       func(w *stream.StateWriter) { w.Put(key, nil) },
+		"status":      func(w *stream.StateWriter) { w.Put(key, append([]byte{byte(saved)}, make([]byte, 13)...)) },
+		"row":         func(w *stream.StateWriter) { w.Put(key, make([]byte, 3)) },
+		"last number": func(w *stream.StateWriter) { w.Put([]byte("l\xff\xff\xff\xff\xff\xff\xff\xff"), make([]byte, 14)) },
+	} {
+		w := stream.NewStateWriter(nil, true)
+		write(w)
+		require.ErrorIs(t, New(options(Inner, 1, 1)).RestoreState(reader(w.Bytes())), stream.ErrState, name)
+	}
+}
+
+func TestBackupFails(t *testing.T) {
+	broken := errors.New("broken")
+	o := options(Inner, 1, 1)
+	o.Right.Append = func([]byte, *row) ([]byte, error) { return nil, broken }
+	j := New(o)
+	feed(t, j, step{false, row{1, 1, 1}})
+	require.ErrorIs(t, j.BackupState(stream.NewStateWriter(nil, true)), broken)
+}
+
+func FuzzRestore(f *testing.F) {
+	j := New(options(LeftOuter, 10, 2))
+	feed(f, j, steps(1, 20, 3, 2)...)
+	f.Add(backupOf(f, j, true))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		a, b := New(j.options), New(j.options)
+		if err := a.RestoreState(reader(wire)); err != nil {
+			require.ErrorIs(t, err, stream.ErrState)
+			return
+		}
+		checkTable(t, &a.left)
+		checkTable(t, &a.right)
+		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
+		require.Equal(t, rowsOf(a), rowsOf(b))
+	})
+}
+
+func TestBounds(t *testing.T) {
+	p := errorbound.Params{Theta: 10, L: 5, Gamma: 3}
+	require.Equal(t, 33.0, MissingPairs(p, 2))
+	require.Equal(t, 3.0, MissingPairs(errorbound.Params{Gamma: 3}, math.Inf(1)))
+	require.Equal(t, 2.0/math.Sqrt(100-23), RelativeError(2, 100, p, 2))
+	require.Equal(t, 0.2, RelativeError(2, 100, errorbound.Params{}, 2))
+	require.Equal(t, math.Inf(1), RelativeError(2, 23, p, 2))
+	require.Equal(t, math.Inf(1), RelativeError(2, 23, errorbound.Params{Theta: math.Inf(1)}, 2))
+}

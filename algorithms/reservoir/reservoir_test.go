@@ -1,0 +1,381 @@
+package reservoir
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/stream"
+)
+
+// number is an item with a binary form.
+type number uint32
+
+func (n number) AppendBinary(dst []byte) ([]byte, error) {
+	return binary.LittleEndian.AppendUint32(dst, uint32(n)), nil
+}
+
+func (n *number) UnmarshalBinary(src []byte) error {
+	if len(src) != 4 {
+		return errors.New("a number has 4 bytes")
+	}
+	*n = number(binary.LittleEndian.Uint32(src))
+	return nil
+}
+
+func reader(chunks ...[]byte) *stream.StateReader {
+	return stream.NewStateReader(func() ([]byte, error) {
+		if len(chunks) == 0 {
+			return nil, io.EOF
+		}
+		c := chunks[0]
+		chunks = chunks[1:]
+		return c, nil
+	})
+}
+
+func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
+	w := stream.NewStateWriter(nil, whole)
+	require.NoError(t, b.BackupState(w))
+	return append([]byte{}, w.Bytes()...)
+}
+
+func entries(t require.TestingT, s *Sample[number]) []Entry[number] {
+	list, err := s.Entries()
+	require.NoError(t, err)
+	return list
+}
+
+func items(list []Entry[number]) (numbers []number) {
+	for _, e := range list {
+		numbers = append(numbers, e.Item)
+	}
+	return numbers
+}
+
+// upTo is 0, 1, ... n-1.
+func upTo(n int) []number {
+	list := make([]number, n)
+	for i := range list {
+		list[i] = number(i)
+	}
+	return list
+}
+
+// weighted draws number i with weight i+1.
+func weighted(n *number) float64 { return float64(*n) + 1 }
+
+func TestAllOfFewItems(t *testing.T) {
+	for _, weight := range []func(*number) float64{nil, weighted} {
+		s := NewSample(Options[number]{Size: 10, Weight: weight})
+		require.NoError(t, s.ProcessBatch(upTo(10), nil))
+		list := entries(t, s)
+		require.EqualValues(t, 10, list[0].Seen)
+		require.Equal(t, map[bool]float64{true: 10, false: 55}[weight == nil], list[0].Weight)
+		numbers := items(list)
+		slices.Sort(numbers)
+		require.Equal(t, upTo(10), numbers)
+		require.Empty(t, entries(t, NewSample(Options[number]{Size: 1})))
+	}
+}
+
+// TestUniform: over many seeds every item is drawn equally often, and pairs of neighbours too (chi-square, p = 1e-6).
+func TestUniform(t *testing.T) {
+	const n, size, runs = 50, 5, 20_000
+	var drawn, pairs [n]float64
+	for seed := range uint64(runs) {
+		s := NewSample(Options[number]{Size: size, Seed: seed})
+		require.NoError(t, s.Open(context.Background(), stream.Placement{Partition: int(seed % 3)}))
+		require.NoError(t, s.ProcessBatch(upTo(n), nil))
+		var in [n]bool
+		for _, x := range items(entries(t, s)) {
+			drawn[x]++
+			in[x] = true
+		}
+		for i := range n {
+			if in[i] && in[(i+1)%n] {
+				pairs[i]++
+			}
+		}
+	}
+	require.Less(t, chiSquare(drawn[:], func(int) float64 { return runs * size / n }), improbable(n))
+	together := float64(runs*size*(size-1)) / (n * (n - 1))
+	require.Less(t, chiSquare(pairs[:], func(int) float64 { return together }), improbable(n))
+}
+
+func chiSquare(got []float64, want func(i int) float64) (sum float64) {
+	for i, x := range got {
+		sum += (x - want(i)) * (x - want(i)) / want(i)
+	}
+	return sum
+}
+
+// improbable is what chi-square with n degrees of freedom exceeds with probability 1e-6 (Wilson and Hilferty 1931).
+func improbable(n float64) float64 {
+	const z = 4.753 // of the normal distribution
+	return n * math.Pow(1-2/(9*n)+z*math.Sqrt(2/(9*n)), 3)
+}
+
+// TestWeighted: a sample of one item has each in proportion to its weight, one of two as if drawn one after another.
+func TestWeighted(t *testing.T) {
+	const n, runs = 8, 40_000
+	for _, size := range []int{1, 2} {
+		var drawn, want [n]float64
+		for seed := range uint64(runs) {
+			s := NewSample(Options[number]{Size: size, Seed: seed, Weight: weighted})
+			require.NoError(t, s.ProcessBatch(upTo(n), nil))
+			for _, x := range items(entries(t, s)) {
+				drawn[x]++
+			}
+		}
+		total := float64(n * (n + 1) / 2)
+		for i := range want {
+			w := float64(i + 1)
+			p := w / total
+			for j := range n { // j was the first, i is the second
+				if size == 2 && j != i {
+					p += float64(j+1) / total * w / (total - float64(j+1))
+				}
+			}
+			want[i] = p * runs
+		}
+		require.Less(t, chiSquare(drawn[:], func(i int) float64 { return want[i] }), improbable(n))
+	}
+}
+
+func TestWeightsOutOfRange(t *testing.T) {
+	for _, w := range []float64{-1, math.NaN(), math.Inf(1)} {
+		s := NewSample(Options[number]{Size: 1, Weight: func(*number) float64 { return w }})
+		require.ErrorIs(t, s.Process(1, nil), ErrWeight)
+	}
+	s := NewSample(Options[number]{Size: 3, Weight: func(n *number) float64 { return float64(*n) }})
+	require.NoError(t, s.ProcessBatch([]number{0, 1, 0}, nil))
+	list := entries(t, s)
+	require.Equal(t, []number{1}, items(list), "an item without weight is never drawn")
+	require.EqualValues(t, 3, list[0].Seen)
+	heavy := NewSample(Options[number]{Size: 3, Weight: func(*number) float64 { return math.MaxFloat64 }})
+	require.NoError(t, heavy.Process(1, nil))
+	require.ErrorIs(t, heavy.Process(1, nil), ErrWeight, "the sum would be infinite")
+}
+
+func TestValidate(t *testing.T) {
+	require.ErrorIs(t, Options[number]{}.Validate(), ErrOptions)
+	require.ErrorIs(t, Options[number]{Size: MaxSize + 1}.Validate(), ErrOptions)
+	require.ErrorIs(t, Options[int]{Size: 1}.Validate(), ErrOptions)
+	require.Panics(t, func() { NewSample(Options[int]{Size: 1}) })
+	require.NoError(t, Options[number]{Size: 1}.Validate())
+}
+
+// TestMerge: the merged sample is the one with the smallest priorities of all, whatever the partitions, and comes
+// through a backup unchanged.
+func TestMerge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := Options[number]{Size: rapid.IntRange(1, 12).Draw(t, "size")}
+		all := o
+		all.Size = 1000
+		m := NewMerge(o)
+		var want []Entry[number]
+		seen := uint64(0)
+		for part := range 3 {
+			numbers := upTo(rapid.IntRange(0, 30).Draw(t, "items"))
+			seen += uint64(len(numbers))
+			for _, size := range []Options[number]{o, all} {
+				s := NewSample(size)
+				require.NoError(t, s.Open(context.Background(), stream.Placement{Partition: part}))
+				require.NoError(t, s.ProcessBatch(numbers, nil))
+				for _, e := range entries(t, s) {
+					if size.Size == 1000 {
+						want = append(want, Entry[number]{Item: e.Item, Priority: e.Priority})
+						continue
+					}
+					require.NoError(t, m.Process(e, nil))
+				}
+			}
+		}
+		want, err := smallest(want, o.Size)
+		require.NoError(t, err)
+		again := NewMerge(o)
+		require.NoError(t, again.RestoreState(reader(backupOf(t, m, false))))
+		require.NoError(t, again.rank())
+		for _, m := range []*Merge[number]{m, again} {
+			require.Equal(t, seen, m.seen)
+			require.ElementsMatch(t, want, m.entries)
+		}
+	})
+}
+
+// TestMergeForgets what cannot be in the sample.
+func TestMergeForgets(t *testing.T) {
+	m := NewMerge(Options[number]{Size: 2})
+	for i := range 10_000 {
+		require.NoError(t, m.Process(Entry[number]{Item: number(i), Priority: float64(10_000 - i)}, nil))
+		require.Less(t, len(m.entries), 2000)
+	}
+	require.NoError(t, m.rank())
+	require.Equal(t, []number{9999, 9998}, items(m.entries))
+}
+
+// TestDivergence: at any moment it is at least the number of entries in which the sample differs from what a restore
+// would find, and no backup leaves anything.
+func TestDivergence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := Options[number]{Size: rapid.IntRange(1, 6).Draw(t, "size"), Seed: rapid.Uint64().Draw(t, "seed")}
+		if rapid.Bool().Draw(t, "weighted") {
+			o.Weight = weighted
+		}
+		s := NewSample(o)
+		s.SetTheta(10)
+		var durable [][]byte
+		var flight []byte
+		whole := false
+		landed := func() [][]byte {
+			switch {
+			case flight == nil:
+				return durable
+			case whole:
+				return [][]byte{flight}
+			}
+			return append(durable[:len(durable):len(durable)], flight)
+		}
+		check := func(chunks [][]byte) {
+			r := NewSample(o)
+			require.NoError(t, r.RestoreState(reader(chunks...)))
+			have, want := items(entries(t, r)), items(entries(t, s))
+			differ := 0
+			for _, x := range append(slices.Clone(have), want...) {
+				if slices.Contains(have, x) != slices.Contains(want, x) {
+					differ++
+				}
+			}
+			require.GreaterOrEqual(t, s.StateDivergence(), float64(differ))
+		}
+		next := number(0)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			before := s.StateDivergence()
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			case 0, 1:
+				whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
+				flight = backupOf(t, s, whole)
+			case 2:
+				if flight != nil {
+					durable, flight = landed(), nil
+					s.BackupDurable()
+				}
+			case 3:
+				if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
+					s.reset()
+				}
+			default:
+				require.NoError(t, s.Process(next, nil))
+				next++
+				require.LessOrEqual(t, s.StateDivergence(), before+alpha+1e-9)
+			}
+			check(durable)
+			check(landed())
+		}
+		for range 2 { // the second deletes what left while the first was in flight
+			backupOf(t, s, false)
+			s.BackupDurable()
+		}
+		require.Zero(t, s.StateDivergence())
+	})
+}
+
+// TestReplay: items that are processed again after a failure are drawn again, so that the sample is the one without
+// the failure.
+func TestReplay(t *testing.T) {
+	o := Options[number]{Size: 20, Seed: 3}
+	s := NewSample(o)
+	numbers := upTo(5000)
+	require.NoError(t, s.ProcessBatch(numbers[:2000], nil))
+	saved := backupOf(t, s, true)
+	require.NoError(t, s.ProcessBatch(numbers[2000:], nil))
+	r := NewSample(o)
+	require.NoError(t, r.RestoreState(reader(saved)))
+	require.NoError(t, r.ProcessBatch(numbers[2000:], nil))
+	require.Equal(t, entries(t, s), entries(t, r))
+}
+
+// TestBackupsBecomeRare: the number of entries written grows with the logarithm of the items.
+func TestBackupsBecomeRare(t *testing.T) {
+	s := NewSample(Options[number]{Size: 100})
+	s.SetTheta(20)
+	backups := 0
+	for i := range 100_000 {
+		require.NoError(t, s.Process(number(i), nil))
+		if s.StateDivergence() > 15 {
+			backupOf(t, s, false)
+			s.BackupDurable()
+			backups++
+		}
+	}
+	// Entries: 100 * (1 + ln(1000)), and as many go; the number of items seen makes it half as many again.
+	require.Less(t, backups, 3*791/15)
+	require.Greater(t, backups, 20)
+}
+
+func TestRestoreSmallerSize(t *testing.T) {
+	s := NewSample(Options[number]{Size: 50})
+	require.NoError(t, s.ProcessBatch(upTo(500), nil))
+	r := NewSample(Options[number]{Size: 10})
+	require.NoError(t, r.RestoreState(reader(backupOf(t, s, true))))
+	require.Equal(t, items(entries(t, s))[:10], items(entries(t, r)))
+	r.SetTheta(100)
+	require.Equal(t, 40.0, r.StateDivergence(), "the others are to be deleted")
+}
+
+func TestStandardError(t *testing.T) {
+	require.InDelta(t, 0.1, StandardError(1, 130, errorbound.Params{Theta: 24, L: 2}), 1e-12)
+	require.Equal(t, math.Inf(1), StandardError(1, 10, errorbound.Params{Theta: 40}))
+}
+
+func FuzzEntry(f *testing.F) {
+	wire, err := Entry[number]{Item: 7, Priority: 0.5, Seen: 3, Weight: 2}.AppendBinary(nil)
+	require.NoError(f, err)
+	f.Add(wire)
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		var e Entry[number]
+		if err := e.UnmarshalBinary(wire); err != nil {
+			require.ErrorIs(t, err, ErrEntry)
+			require.Zero(t, e)
+			return
+		}
+		again, err := e.AppendBinary(nil)
+		require.NoError(t, err)
+		require.Equal(t, wire, again)
+	})
+}
+
+func FuzzRestoreState(f *testing.F) {
+	o := Options[number]{Size: 3}
+	s := NewSample(o)
+	require.NoError(f, s.ProcessBatch(upTo(9), nil))
+	f.Add(backupOf(f, s, true))
+	m := NewMerge(o)
+	for _, e := range entries(f, s) {
+		require.NoError(f, m.Process(e, nil))
+	}
+	f.Add(backupOf(f, m, true))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		a := NewSample(o)
+		if err := a.RestoreState(reader(wire)); err == nil {
+			b := NewSample(o)
+			require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
+			require.Equal(t, entries(t, a), entries(t, b))
+		}
+		m := NewMerge(o)
+		if err := m.RestoreState(reader(wire)); err == nil {
+			again := NewMerge(o)
+			require.NoError(t, again.RestoreState(reader(backupOf(t, m, true))))
+			require.Equal(t, m.entries, again.entries)
+		}
+	})
+}
