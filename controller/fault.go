@@ -80,7 +80,7 @@ func RandomFaults(nodes []*stream.Node, k int, seed uint64) []Fault {
 	return faults
 }
 
-// checkFaults says which fault names nothing in the topology.
+// checkFaults says which fault names nothing in the topology, or no time.
 func checkFaults(nodes []*stream.Node, faults []Fault) error {
 	var errs []error
 	for _, f := range faults {
@@ -92,7 +92,10 @@ func checkFaults(nodes []*stream.Node, faults []Fault) error {
 				names[j] = n.Name
 			}
 			errs = append(errs, fmt.Errorf("%w %q: there is no operator %q (%s)", ErrFault, f, f.Operator, strings.Join(names, ", ")))
-		case f.Worker >= nodes[i].Workers:
+		case !(f.Share >= 0 && f.Share <= 1) || (f.Share > 0) == (f.Items > 0):
+			errs = append(errs, fmt.Errorf("%w of %s/%d: give either a number of items or a share of the input up to 1, not %d and %v",
+				ErrFault, f.Operator, f.Worker, f.Items, f.Share))
+		case f.Worker < 0 || f.Worker >= nodes[i].Workers:
 			errs = append(errs, fmt.Errorf("%w %q: operator %q has workers 0 to %d", ErrFault, f, f.Operator, nodes[i].Workers-1))
 		}
 	}

@@ -78,8 +78,18 @@ func sumsTopology(n uint64, workers int, out *gather[[8]uint64]) *stream.Topolog
 	return t
 }
 
+func TestOptionsAreChecked(t *testing.T) {
+	o := options(10, 10, 10)
+	o.Guarantee = 77
+	_, err := controller.RunLocal(context.Background(), sumsTopology(10, 1, &gather[[8]uint64]{}), o)
+	require.ErrorContains(t, err, "guarantee number 77")
+	_, err = controller.RunLocal(context.Background(), sumsTopology(10, 1, &gather[[8]uint64]{}), options(-1, 1, 1))
+	require.Error(t, err)
+}
+
 func TestFaultsThatNameNothingAreRefused(t *testing.T) {
-	for _, f := range []controller.Fault{{Operator: "nobody", Items: 1}, {Operator: "sums", Worker: 2, Items: 1}} {
+	for _, f := range []controller.Fault{{Operator: "nobody", Items: 1}, {Operator: "sums", Worker: 2, Items: 1}, {Operator: "sums"},
+		{Operator: "sums", Share: 2}, {Operator: "sums", Share: 0.5, Items: 3}, {Operator: "sums", Worker: -1, Items: 1}} {
 		o := options(10, 10, 10)
 		o.Faults = []controller.Fault{f}
 		_, err := controller.RunLocal(context.Background(), sumsTopology(10, 2, &gather[[8]uint64]{}), o)

@@ -28,7 +28,7 @@ func RunLocal(ctx context.Context, t *stream.Topology, o Options) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(o.Params.Validate(), checkFaults(nodes, o.Faults)); err != nil {
+	if err := errors.Join(o.validate(), checkFaults(nodes, o.Faults)); err != nil {
 		return nil, err
 	}
 	if o.Log == nil {
@@ -316,7 +316,7 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 			r.result.Interrupted = true
 			r.drain()
 		case <-deadline:
-			return fmt.Errorf("interrupted: the job did not finish what it had read within %v", drainTime)
+			return fmt.Errorf("interrupted: the job did not finish what it had read within %v; %s", drainTime, r.busy())
 		}
 	}
 	return nil
@@ -342,6 +342,17 @@ func (r *run) watch() {
 		}
 	}
 	r.moved = moved
+}
+
+// busy says what is not idle.
+func (r *run) busy() string {
+	var on []string
+	for _, s := range r.slots {
+		if s.loaded != nil {
+			on = append(on, fmt.Sprintf("%s waits for %s", s.name(), strings.Join(s.loaded.Waiting(), ", ")))
+		}
+	}
+	return strings.Join(on, "; ")
 }
 
 // drain ends the stream at the sources.

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -9,7 +11,8 @@ import (
 	"github.com/afstream/afstream/worker"
 )
 
-// Options says how a job runs. The zero value is a job without tolerance for errors: every item is backed up.
+// Options says how a job runs. The zero value tolerates no error: every item is backed up, and a failure may still cost the
+// one item that a sender must be allowed (errorbound.Params.Overdraft).
 type Options struct {
 	// Theta, L, Gamma bound the error of all failures together: see errorbound.Params.
 	errorbound.Params
@@ -34,6 +37,15 @@ type Options struct {
 	// OnProgress is told how much of the input has been read; total is 0 where it is not known. It is called from source
 	// goroutines, once per slab, and must be cheap; may be nil.
 	OnProgress func(done, total int64)
+}
+
+// validate joins all faults of o but those of Faults.
+func (o *Options) validate() error {
+	err := o.Params.Validate()
+	if !o.Guarantee.Known() {
+		err = errors.Join(err, fmt.Errorf("controller: there is no guarantee number %d", o.Guarantee))
+	}
+	return err
 }
 
 // watchEvery is how often a job is looked at for progress.
@@ -78,7 +90,7 @@ type Result struct {
 // OperatorResult adds up the workers of one operator, all incarnations included.
 type OperatorResult struct {
 	Name         string
-	Items        uint64 // processed, items processed again included
+	Items        uint64 // processed, items processed again and punctuation included
 	Emitted      uint64
 	Lost         uint64
 	Repeated     uint64

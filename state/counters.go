@@ -44,6 +44,7 @@ type Counters struct {
 	mark      []level         // nil if untracked
 	slack     map[int]float64 // sums whose theta is multiplied by a factor
 	due       []int
+	always    []int // sums that every backup writes
 	count     [levels]int
 	peak      float64
 	ends      [levels]float64 // distance at which a level ends, as a part of theta
@@ -160,6 +161,10 @@ func (c *Counters) SetSlack(i int, factor float64) {
 	}
 	c.slack[i] = factor
 }
+
+// SetAlways has sum i written by every backup, however little it has changed: for a sum that others are compared with.
+// It is then as old as the position that a backup was made at, so that a source that can go back makes it exact again.
+func (c *Counters) SetAlways(i int) { c.always = append(c.always, i) }
 
 // Measure implements stream.Measurer: the maximum norm, alpha as declared, and sums that are added up downstream.
 func (c *Counters) Measure() stream.Measure {

@@ -9,7 +9,7 @@ import (
 )
 
 // BackupState implements stream.BackupState. A whole backup writes all sums but zeros; a partial one those that are
-// due. The key of an element is the 8 bytes of its index.
+// due, and those of SetAlways. The key of an element is the 8 bytes of its index.
 func (c *Counters) BackupState(w *stream.StateWriter) error {
 	if c.poisoned {
 		return fmt.Errorf("back up %d sums: %w", len(c.cells), ErrNotFinite)
@@ -23,6 +23,12 @@ func (c *Counters) BackupState(w *stream.StateWriter) error {
 		v := c.cells[i].value
 		w.PutUint64(uint64(i), math.Float64bits(v))
 		c.flight = append(c.flight, flown{i, v})
+	}
+	for _, i := range c.always {
+		if v := c.cells[i].value; c.mark[i] < due && v != c.durable[i] {
+			w.PutUint64(uint64(i), math.Float64bits(v))
+			c.flight = append(c.flight, flown{i, v})
+		}
 	}
 	return nil
 }
@@ -62,15 +68,24 @@ func (c *Counters) BackupDurable() {
 func (c *Counters) settle() {
 	for _, f := range c.flight {
 		c.durable[f.index] = f.value
+		if c.mark[f.index] < due {
+			c.reset(f.index)
+			c.place(f.index)
+		}
 	}
 	left := c.due
 	c.due, c.peak = c.due[:0], 0
 	for _, i := range left { // place appends to the same array, never beyond what has been read
-		c.count[c.mark[i]]--
-		c.count[clean]++
-		c.mark[i] = clean
+		c.reset(i)
 		c.place(i)
 	}
+}
+
+// reset makes sum i clean, to be placed anew.
+func (c *Counters) reset(i int) {
+	c.count[c.mark[i]]--
+	c.count[clean]++
+	c.mark[i] = clean
 }
 
 // RestoreState implements stream.RestoreState.

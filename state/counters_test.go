@@ -326,3 +326,33 @@ func BenchmarkCountersAdd(b *testing.B) {
 		})
 	}
 }
+
+// A sum of SetAlways is in every backup, so that a restore finds it as it was when the backup was made.
+func TestCountersAlwaysSaved(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := NewCounters(4)
+		c.SetAlways(3)
+		c.SetTheta(rapid.Float64Range(0, 100).Draw(rt, "theta"))
+		saved := map[uint64]float64{}
+		for range rapid.IntRange(1, 30).Draw(rt, "backups") {
+			for range rapid.IntRange(0, 20).Draw(rt, "adds") {
+				c.Add(rapid.IntRange(0, 2).Draw(rt, "sum"), 1)
+				c.Add(3, 1)
+			}
+			w := stream.NewStateWriter(nil, false)
+			require.NoError(rt, c.BackupState(w))
+			r := chunks([][]byte{w.Bytes()})
+			for r.Next() {
+				i, bits, err := r.Uint64()
+				require.NoError(rt, err)
+				saved[i] = math.Float64frombits(bits)
+			}
+			require.NoError(rt, r.Err())
+			require.Equal(rt, c.At(3), saved[3])
+			c.BackupDurable()
+			for i := range 3 {
+				require.LessOrEqual(rt, c.At(i)-saved[uint64(i)], c.StateDivergence())
+			}
+		}
+	})
+}

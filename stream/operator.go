@@ -58,6 +58,9 @@ type Placement struct {
 // BackupState. It is asked after every run of items and must be cheap, best O(1). NaN counts as exceeded.
 //
 // A state that also has [BackupDurable] counts from the last durable backup instead.
+//
+// Where items can be lost (inputs that cannot be had again), changes must not cancel: a state that went up by 9 and down
+// by 9 has diverged by 18, since either half may be lost alone.
 type StateDivergence interface {
 	StateDivergence() float64
 }

@@ -60,8 +60,8 @@ type Outbound interface {
 	// Send hands over a frame and the hold on its slab, or reports false when there is no room now: then nothing has
 	// changed.
 	Send(f Frame) bool
-	// Feedback returns the next acknowledgement, if one has arrived.
-	Feedback() (Ack, bool)
+	// Acks returns the next acknowledgement, if one has arrived.
+	Acks() (Ack, bool)
 }
 
 // Inbound is the receiver's end of a connection. It is for one goroutine, and nothing it does blocks.

@@ -40,7 +40,7 @@ func (p *outbound) Send(f Frame) bool {
 }
 
 // Feedback implements Outbound.
-func (p *outbound) Feedback() (Ack, bool) {
+func (p *outbound) Acks() (Ack, bool) {
 	a, ok := p.feedback.TryPop()
 	if ok {
 		p.receiver.Wake()

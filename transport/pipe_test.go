@@ -54,7 +54,7 @@ func TestPipeAgainstQueues(t *testing.T) {
 					acks = append(acks, ack(next))
 				}
 			case 4:
-				a, ok := out.Feedback()
+				a, ok := out.Acks()
 				require.Equal(rt, len(acks) > 0, ok)
 				if ok {
 					require.Equal(rt, acks[0], a)
@@ -76,11 +76,11 @@ func TestFeedbackRingHasItsRoom(t *testing.T) {
 	require.False(t, in.Acknowledge(ack(1000)))
 	require.True(t, out.Send(frame(0)), "the other direction has room")
 	for i := range uint64(feedbackSlots) {
-		a, ok := out.Feedback()
+		a, ok := out.Acks()
 		require.True(t, ok)
 		require.Equal(t, ack(i), a)
 	}
-	_, ok := out.Feedback()
+	_, ok := out.Acks()
 	require.False(t, ok)
 }
 
@@ -94,7 +94,7 @@ func TestChangesWakeTheOtherSide(t *testing.T) {
 		"Send":        {func(Outbound, Inbound) {}, func(o Outbound, _ Inbound) { o.Send(frame(1)) }, true},
 		"Receive":     {func(o Outbound, _ Inbound) { o.Send(frame(1)) }, func(_ Outbound, i Inbound) { i.Receive() }, false},
 		"Acknowledge": {func(Outbound, Inbound) {}, func(_ Outbound, i Inbound) { i.Acknowledge(ack(1)) }, false},
-		"Feedback":    {func(_ Outbound, i Inbound) { i.Acknowledge(ack(1)) }, func(o Outbound, _ Inbound) { o.Feedback() }, true},
+		"Feedback":    {func(_ Outbound, i Inbound) { i.Acknowledge(ack(1)) }, func(o Outbound, _ Inbound) { o.Acks() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sender, receiver := ringbuf.NewParker(), ringbuf.NewParker()
@@ -132,7 +132,7 @@ func TestFailuresWakeNobody(t *testing.T) {
 	receiver.Prepare()
 	_, ok := in.Receive()
 	require.False(t, ok)
-	_, ok = out.Feedback()
+	_, ok = out.Acks()
 	require.False(t, ok)
 	require.False(t, sender.ParkTimeout(0))
 	require.False(t, receiver.ParkTimeout(0))
@@ -154,7 +154,7 @@ func TestTwoGoroutines(t *testing.T) {
 						sent++
 						moved = true
 					}
-					if a, ok := out.Feedback(); ok {
+					if a, ok := out.Acks(); ok {
 						if a.Acked != acked+1 {
 							t.Errorf("acknowledged up to %d after %d", a.Acked, acked)
 						}
@@ -234,7 +234,7 @@ func BenchmarkPipe(b *testing.B) {
 				sent++
 				return true
 			}
-			_, ok := out.Feedback()
+			_, ok := out.Acks()
 			if ok {
 				acked++
 			}

@@ -43,7 +43,7 @@ func (o *operator) obey() error {
 // commit that was under way may not have been enough.
 func (o *operator) commitNow(whole bool) error {
 	o.w.stats.Waits.Add(1)
-	if o.flight.state.Load() == noFlight {
+	if o.flight.phase.Load() == noFlight {
 		o.await(forReceivers, o.mayBegin)
 		if err := o.begin(whole); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (o *operator) commitNow(whole bool) error {
 // mayBegin says whether a commit can be started: none is under way, and the one that a close may have to be run again
 // from is no longer needed, because the receivers have committed what the close emitted.
 func (o *operator) mayBegin() bool {
-	if o.flight.state.Load() != noFlight {
+	if o.flight.phase.Load() != noFlight {
 		return false
 	}
 	for ordinal, end := range o.opened {
@@ -140,7 +140,7 @@ func (o *operator) commitWhole() error {
 		return nil
 	}
 	for !o.mayBegin() {
-		o.await(forReceivers, func() bool { return o.flight.state.Load() == landed || o.mayBegin() })
+		o.await(forReceivers, func() bool { return o.flight.phase.Load() == landed || o.mayBegin() })
 		if err := o.settle(); err != nil {
 			return err
 		}

@@ -33,6 +33,9 @@ var guarantees = [...]string{Approximate: "approximate", None: "none", ErrorFree
 // String returns the name used on the command line.
 func (g Guarantee) String() string { return guarantees[g] }
 
+// Known says whether g is one of the guarantees.
+func (g Guarantee) Known() bool { return int(g) < len(guarantees) }
+
 // ParseGuarantee is the inverse of String.
 func ParseGuarantee(s string) (Guarantee, error) {
 	if i := slices.Index(guarantees[:], s); i >= 0 {

@@ -3,7 +3,10 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +34,8 @@ type core struct {
 
 // flight is the commit under way, if any.
 type flight struct {
-	state   atomic.Uint32
-	err     error // written before state becomes landed
+	phase   atomic.Uint32
+	err     error // written before phase becomes landed
 	started time.Time
 	bytes   int
 }
@@ -46,20 +49,20 @@ const (
 // commit starts writing c. The store calls back on a goroutine of its own.
 func (c *core) commit(b *backup.Commit) {
 	c.started, c.bytes = time.Now(), len(b.Elements)
-	c.state.Store(flying)
+	c.phase.Store(flying)
 	c.store.Commit(b, func(err error) {
 		c.err = err
-		c.state.Store(landed)
+		c.phase.Store(landed)
 		c.park.Wake()
 	})
 }
 
 // settled takes note of a commit that has ended, and reports whether there was one.
 func (c *core) settled() (bool, error) {
-	if c.state.Load() != landed {
+	if c.phase.Load() != landed {
 		return false, nil
 	}
-	c.state.Store(noFlight)
+	c.phase.Store(noFlight)
 	if c.err != nil {
 		return true, fmt.Errorf("back up %s: %w", c.w.cfg.name(), c.err)
 	}
@@ -69,7 +72,7 @@ func (c *core) settled() (bool, error) {
 
 // awaitFlight waits until the commit under way has ended.
 func (c *core) awaitFlight() {
-	c.await(forBackup, func() bool { return c.state.Load() != flying })
+	c.await(forBackup, func() bool { return c.phase.Load() != flying })
 }
 
 // wait is what a compute goroutine waits for.
@@ -127,9 +130,9 @@ func (c *core) awaitFor(what wait, d time.Duration, cond func() bool) bool {
 	}
 }
 
-// die ends the whole worker on the spot if it has reached its injected end, and otherwise cuts n so that it stops
+// cutAtFault ends the whole worker on the spot if it has reached its injected end, and otherwise cuts n so that it stops
 // there: exactly with one compute goroutine, within a run with several.
-func (c *core) die(n int) int {
+func (c *core) cutAtFault(n int) int {
 	kill := c.w.cfg.KillAt
 	if kill == 0 {
 		return n
@@ -172,10 +175,25 @@ func (w *Worker) guard(place string, run func() error) (err error) {
 			w.fail(err)
 		default:
 			w.log.Debug("operator panicked", "worker", w.cfg.name(), "place", place, "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%s %s: %w: %v", w.cfg.Node.Name, place, ErrPanic, r)
+			err = fmt.Errorf("%s %s: %w: %v (%s)", w.cfg.Node.Name, place, ErrPanic, r, panicked())
 		}
 	}()
 	err = run()
 	returned = true
 	return err
+}
+
+// panicked returns the file and line of the panic that is being recovered from: the first frame below the runtime's.
+func panicked() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "runtime.") {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return "unknown place"
+		}
+	}
 }

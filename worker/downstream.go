@@ -78,11 +78,11 @@ func (d *downstream) step() (moved bool) {
 	}
 	for _, c := range d.conns {
 		for {
-			a, ok := c.Out.Feedback()
+			a, ok := c.Out.Acks()
 			if !ok {
 				break
 			}
-			d.feedback(c, a)
+			d.acked(c, a)
 			moved = true
 		}
 	}
@@ -113,8 +113,8 @@ func (d *downstream) attach(o Output) {
 	}
 }
 
-// feedback takes one acknowledgement.
-func (d *downstream) feedback(c *outConnection, a transport.Ack) {
+// acked takes one acknowledgement.
+func (d *downstream) acked(c *outConnection, a transport.Ack) {
 	l := d.lanes[a.Channel.From%d.w.cfg.Node.Compute]
 	ordinal := l.core.exit.base[c.Edge] + a.Channel.To
 	ch := l.channels[ordinal]

@@ -52,7 +52,8 @@ type operator struct {
 	opened  []uint64      // Retains: position per output channel after the last close; 0 before the first
 	next    backup.Commit
 	writer  *stream.StateWriter
-	partial bool // the commit under way holds elements
+	partial bool    // the commit under way holds elements
+	claimed float64 // divergence when items last counted as processed; I1 is about this
 
 	handled       uint64 // accounted items processed
 	total         uint64 // items processed
@@ -117,7 +118,7 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.state.Load() == landed || o.hasMail()
+		return ok || o.flight.phase.Load() == landed || o.hasMail()
 	})
 	if err := o.collect(); err != nil {
 		return d, err
@@ -151,6 +152,9 @@ func (o *operator) take(d delivery) error {
 			}
 		}
 		o.publish()
+		if o.policy != nil {
+			o.claimed = o.policy.Divergence(o.state.now())
+		}
 	}
 	d.Release()
 	return nil
@@ -215,7 +219,7 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 			run = o.policy.Run(o.state.now(), run)
 		}
 		if run > 0 {
-			return o.die(run), nil
+			return o.cutAtFault(run), nil
 		}
 		if err := o.commitNow(false); err != nil {
 			return 0, err

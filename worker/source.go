@@ -50,7 +50,7 @@ func (s *source) run() error {
 			continue
 		}
 		if s.ended {
-			s.await(forTheEnd, func() bool { return s.rewinds.Len() > 0 || s.flight.state.Load() == landed })
+			s.await(forTheEnd, func() bool { return s.rewinds.Len() > 0 || s.flight.phase.Load() == landed })
 			if err := s.settle(); err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func (s *source) fill() error {
 	if s.seek != nil && s.w.draining.Load() { // the stream ends where it would have, had it not gone back
 		limit = int(min(uint64(limit), s.furthest.Load()-s.read))
 	}
-	n, err := s.task.Fill(s.die(limit))
+	n, err := s.task.Fill(s.cutAtFault(limit))
 	s.read += uint64(n)
 	s.furthest.Store(max(s.read, s.furthest.Load()))
 	s.items.Add(uint64(n))
@@ -112,7 +112,7 @@ func (s *source) endWindow() error {
 	}
 	for s.rewinds.Len() == 0 && !s.passed(before) {
 		s.await(forReceivers, func() bool {
-			return s.rewinds.Len() > 0 || s.flight.state.Load() == landed || s.passed(before)
+			return s.rewinds.Len() > 0 || s.flight.phase.Load() == landed || s.passed(before)
 		})
 		if err := s.settle(); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (s *source) mark() error {
 	if len(s.marks) > maxMarks {
 		s.thin()
 	}
-	if err := s.settle(); err != nil || s.flight.state.Load() != noFlight {
+	if err := s.settle(); err != nil || s.flight.phase.Load() != noFlight {
 		return err
 	}
 	newest := 0

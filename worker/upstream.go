@@ -39,7 +39,7 @@ type inChannel struct {
 	epoch     uint64 // incarnation of the sender that next counts in
 	next      uint64 // everything before is here
 	acked     uint64 // everything before is answered for
-	announced [2]uint64
+	announced announced
 	fresh     bool              // nothing has arrived on this connection yet
 	level     uint64            // the last window that has ended
 	ended     bool              // so has the stream
@@ -48,6 +48,9 @@ type inChannel struct {
 	// of that: to count repetitions and losses.
 	before InputRemains
 }
+
+// announced is what the sender of a channel was told last.
+type announced struct{ acked, committed uint64 }
 
 // noEpoch is no sender's incarnation.
 const noEpoch = ^uint64(0)
@@ -159,7 +162,7 @@ func (u *upstream) attach(in Input) {
 				ch.epoch, ch.next, ch.acked = epoch, 0, 0
 			}
 			ch.conn, ch.fresh, ch.waiting = c, true, nil
-			ch.announced = [2]uint64{}
+			ch.announced = announced{}
 			c.channels = append(c.channels, ch)
 		}
 	}
@@ -382,11 +385,11 @@ func (u *upstream) announce(c *connection) {
 		c.hello++
 	}
 	for _, ch := range c.channels {
-		now := [2]uint64{ch.acked, u.committed(ch)}
+		now := announced{acked: ch.acked, committed: u.committed(ch)}
 		if now == ch.announced {
 			continue
 		}
-		if !c.In.Acknowledge(transport.Ack{Channel: ch.id, Epoch: c.Epoch, Acked: now[0], Committed: now[1]}) {
+		if !c.In.Acknowledge(transport.Ack{Channel: ch.id, Epoch: c.Epoch, Acked: now.acked, Committed: now.committed}) {
 			return
 		}
 		ch.announced = now

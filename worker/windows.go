@@ -121,6 +121,7 @@ func (o *operator) finish(w stream.Window) error {
 // passed lets the next window in.
 func (o *operator) passed(w stream.Window) {
 	o.ends.passed(w)
+	o.claimed = 0
 	if w.Last {
 		o.w.partitionDone()
 	} else {

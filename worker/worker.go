@@ -93,7 +93,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		stage(func() error { return w.guard("upstream", w.up.run) })
 	}
 	if w.down != nil {
-		stage(w.down.run)
+		stage(func() error { return w.guard("downstream", w.down.run) })
 	}
 	stages.Wait()
 	if err := w.fault.Load(); err != nil {
@@ -143,7 +143,7 @@ func (w *Worker) Drain() {
 func (w *Worker) Close() {
 	w.closed.Do(func() {
 		for _, s := range w.sources {
-			if err := s.task.Close(); err != nil {
+			if err := w.guard("source", s.task.Close); err != nil {
 				w.log.Debug("close source", "worker", w.cfg.name(), "err", err)
 			}
 		}
@@ -188,10 +188,7 @@ func (w *Worker) Autopsy() *Autopsy {
 	}
 	for i, o := range w.operators {
 		a.Feedback += o.feedbackLost()
-		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level}
-		if o.policy != nil {
-			r.Divergence = o.policy.Divergence(o.state.now())
-		}
+		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level, Divergence: o.claimed}
 		if o.exit != nil {
 			r.Emitted = o.exit.emitted(o.task.Buffered())
 		}

@@ -71,6 +71,7 @@ func New(p Params) (*Sketch, error) {
 	}
 	s := &Sketch{params: p, factors: rowFactors(p.Rows), cells: state.NewCounters(p.Rows*p.Width + 1)}
 	s.cells.SetAlpha(p.Alpha)
+	s.cells.SetAlways(s.total())
 	if p.TotalSlack > 1 {
 		s.cells.SetSlack(s.total(), p.TotalSlack)
 	}
