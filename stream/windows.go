@@ -14,8 +14,9 @@ func WindowItems(n uint64) Option {
 
 // WindowTime makes a source end windows of the given size in event time: a window ends when an item comes that belongs to
 // a later one, so items have to come roughly in the order of at; a straggler counts in the window that is open. All
-// partitions number alike, by the time since 1970 (windows before it included); see WindowStart. A size below a millisecond is a topology
-// error.
+// partitions number alike, by the time since 1970 (windows before it included); see WindowStart. After a gap in the times
+// one more close, of the last window of the gap, comes with no items: other partitions could have had some. A size below
+// a millisecond is a topology error.
 func WindowTime[T any](size time.Duration, at func(T) time.Time) Option {
 	return func(s *settings) { s.windows = &windowTime[T]{size: size, at: at} }
 }
@@ -66,9 +67,16 @@ type windowTime[T any] struct {
 	at   func(T) time.Time
 }
 
-// number returns the window of a time; the division rounds down on both sides of 1970.
+// number returns the window of a time; the division rounds down on both sides of 1970. Times that nanoseconds since 1970
+// cannot express, before 1678 and after 2262, count as the last that they can.
 func (w *windowTime[T]) number(t time.Time) uint64 {
 	ns, size := t.UnixNano(), int64(w.size)
+	switch {
+	case t.Before(time.Unix(0, math.MinInt64)):
+		ns = math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		ns = math.MaxInt64
+	}
 	q := ns / size
 	if ns%size < 0 {
 		q--
@@ -131,7 +139,11 @@ func (t *windowedTask[T]) Fill(limit int) (int, error) {
 	for len(t.pending) > 0 && n < limit {
 		w := t.window(t.pending[0])
 		if t.open > 0 && w > t.open && t.level < w-1 {
-			t.level = w - 1
+			if t.level < t.open {
+				t.level = t.open
+			} else {
+				t.level = w - 1 // a gap: other partitions may have items in it, this one has not
+			}
 			return n, nil
 		}
 		t.open = w

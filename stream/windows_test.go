@@ -96,6 +96,30 @@ func TestStragglersCountInTheOpenWindow(t *testing.T) {
 	require.Equal(t, []uint64{timeOrigin, timeOrigin + 1, timeOrigin + 1, timeOrigin + 1, timeOrigin + 2}, got)
 }
 
+// Before a gap the window that was open ends under its own number.
+func TestWindowsWithGaps(t *testing.T) {
+	times := []int64{5, 7, 4012, 4015}
+	option := WindowTime(10*time.Millisecond, func(v uint64) time.Time { return time.UnixMilli(times[v]) })
+	task, r := windowedSource(t, &scripted{answers: []answer{{n: len(times)}}}, option)
+	w := task.(WindowedTask)
+	var ends []uint64
+	for {
+		_, err := task.Fill(SlabItems)
+		task.Flush()
+		if n := len(ends); w.Complete() > 0 && (n == 0 || ends[n-1] != w.Complete()) {
+			ends = append(ends, w.Complete())
+		}
+		if err != nil {
+			break
+		}
+	}
+	require.Equal(t, []uint64{timeOrigin, timeOrigin + 400}, ends)
+	require.Len(t, r.items[channel{0, 0}], 4)
+	by := &windowTime[uint64]{size: time.Hour}
+	require.Less(t, by.number(time.Time{}), by.number(time.Unix(0, 0)))
+	require.Greater(t, by.number(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)), by.number(time.Unix(0, 0)))
+}
+
 // Reopened where nothing was pending, a task cuts the rest as it would have.
 func TestWindowsGoOnWhereTheyWere(t *testing.T) {
 	task, r := windowedSource(t, &scripted{answers: []answer{{n: 30}, {n: 40}, {n: 10}}, next: 70}, WindowItems(50))
