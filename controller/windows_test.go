@@ -280,3 +280,66 @@ func TestStatesEmptiedAtClosesStayEmpty(t *testing.T) {
 		}
 	}
 }
+
+// One receiver fails while another waits for the sink to commit its last close, which waits for the first: the source
+// has to go back many windows for the first, and what it repeats of the other must not stand in its way.
+func TestGoingBackManyWindowsPastAReceiverThatWaits(t *testing.T) {
+	for i := range uint64(5) {
+		var out gather[[8]uint64]
+		topo := stream.New("past")
+		s := stream.From(topo, "source", newNumbers(30_000), stream.WindowItems(100))
+		c := stream.Then(s, "sums", newSums, stream.EmitOnClose(), stream.Workers(2),
+			stream.HashUint64(func(v uint64) uint64 { return v }))
+		stream.To(c, "out", out.sink)
+		o := options(20, 100, 100)
+		for k, items := range []uint64{5000, 9000, 13_000} {
+			o.Faults = append(o.Faults, controller.Fault{Operator: "sums", Worker: k % 2, Items: items + 777*i})
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		r, err := controller.RunLocal(ctx, topo, o)
+		require.NoError(t, err)
+		require.False(t, r.Interrupted, "the job hung")
+	}
+}
+
+// uneven does not let its second partition go on before the first has come far.
+type uneven struct {
+	tumbling
+	part, seen int
+	far        chan struct{}
+}
+
+func (u *uneven) Open(_ context.Context, p stream.Placement) error {
+	u.part = p.Partition
+	return nil
+}
+
+func (u *uneven) Process(in uint64, out *stream.Emitter[windowCount]) error {
+	u.seen++
+	switch {
+	case u.part == 0 && u.seen == 10_000+15:
+		close(u.far) // in the second window, its theta about to be reached
+	case u.part == 1 && u.seen == 9000:
+		<-u.far
+	}
+	return u.tumbling.Process(in, out)
+}
+
+// The source is blocked by the receiver that waits when the other asks it to go back.
+func TestGoingBackWhileAReceiverThatWaitsBlocksTheSource(t *testing.T) {
+	far := make(chan struct{})
+	var out gather[windowCount]
+	topo := stream.New("blocked")
+	s := stream.From(topo, "source", newNumbers(200_000), stream.WindowItems(20_000))
+	c := stream.Then(s, "sums", func() *uneven { return &uneven{far: far} }, stream.EmitOnClose(), stream.Workers(2))
+	stream.To(c, "out", out.sink)
+	o := options(20, 100, 100)
+	o.Faults = []controller.Fault{{Operator: "sums", Worker: 1, Items: 9500}}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r, err := controller.RunLocal(ctx, topo, o)
+	require.NoError(t, err)
+	require.False(t, r.Interrupted, "the job hung")
+	require.Len(t, r.Failures, 1)
+}

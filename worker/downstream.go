@@ -288,8 +288,10 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 		return false // these come first
 	}
 	keep := (d.w.replay == AtRisk || d.w.replay == Retains) && f.Count > 0
-	// Punctuation is sent even if its position says that the receiver has it: a recovered one knows the position only.
-	if f.Next() > ch.sent || f.Kind == transport.Punctuation {
+	// An end is sent even if its position says that the receiver has it, unless it was told: a recovered one knows the
+	// position only.
+	untold := f.Kind == transport.Punctuation && (f.Window.Number > ch.window.Number || f.Window.Last && !ch.window.Last)
+	if f.Next() > ch.sent || untold {
 		if keep {
 			retain(f)
 		}
@@ -308,7 +310,7 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 		ch.queue = append(ch.queue, *f)
 		ch.delivered++
 	}
-	if f.Kind == transport.Punctuation {
+	if untold {
 		ch.window = f.Window
 	}
 	return true

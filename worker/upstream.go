@@ -258,6 +258,8 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 		u.w.stats.Duplicates.Add(uint64(f.Count))
 		f.Release()
 		return true, nil
+	case f.Kind == transport.Punctuation && (f.Count == 0 || f.Next() <= ch.next) && f.Window.Number <= ch.level && !f.Window.Last:
+		return true, nil // no news, and not to take up room: the partition may be waiting for others
 	case f.Kind == transport.Punctuation && (f.Count == 0 || f.Next() <= ch.next):
 		d.repeated, d.accounted = true, false // its position is known, but not that it was an end
 	case f.Next() <= ch.next:
