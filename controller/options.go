@@ -91,7 +91,7 @@ type Result struct {
 type OperatorResult struct {
 	Name         string
 	Items        uint64 // processed, items processed again and punctuation included
-	Emitted      uint64
+	Emitted      uint64 // sent downstream, punctuation included
 	Lost         uint64
 	Repeated     uint64
 	Duplicates   uint64 // received again and dropped

@@ -19,17 +19,19 @@ type FeedbackReceiver[F any] interface {
 }
 
 // Pacer is an operator that sometimes must not take items until feedback has arrived, as a learner does that may only
-// be so many steps ahead of the model. It is asked before items are processed. Waiting ends after PaceLimit in any case:
+// be so many steps ahead of the model. It is asked before items are processed. Waiting ends after a second in any case:
 // the sender of the feedback may have failed, and its last value with it.
 type Pacer interface {
 	Ready() bool
 }
 
 // Feedback is the way back to the partitions of an operator upstream. Sending never waits: feedback in a graph that
-// waited could stop the stream for good. A value that was not taken yet is replaced, which Dropped counts.
+// waited could stop the stream for good. A value that was not taken yet is replaced, which Dropped counts; one that is sent
+// before the receiver is there, as in SetFeedback, waits for it.
 type Feedback[F any] struct {
 	from    int
 	boxes   []atomic.Pointer[mailbox[F]]
+	early   []atomic.Pointer[F] // sent before the receiver was connected, as in SetFeedback
 	dropped atomic.Uint64
 }
 
@@ -39,13 +41,21 @@ func (f *Feedback[F]) Partitions() int { return len(f.boxes) }
 // Send sends a value to one partition. It costs one allocation, and less than a microsecond.
 func (f *Feedback[F]) Send(to int, value F) {
 	box := f.boxes[to].Load()
-	if box == nil || box.slots[f.from].Swap(&value) != nil {
+	if box == nil {
+		if f.early[to].Swap(&value) != nil {
+			f.dropped.Add(1)
+		}
+		return
+	}
+	f.put(box, &value)
+}
+
+func (f *Feedback[F]) put(box *mailbox[F], value *F) {
+	if box.slots[f.from].Swap(value) != nil {
 		f.dropped.Add(1)
 	}
-	if box != nil {
-		box.pending.Store(true)
-		box.wake()
-	}
+	box.pending.Store(true)
+	box.wake()
 }
 
 // Broadcast sends a value to every partition.
@@ -109,12 +119,18 @@ func (m boundMailbox[F]) Waiting() int {
 type Post interface {
 	// Connect leads feedback for partition to into a mailbox, in place of the one before it. Any goroutine may call it.
 	Connect(to int, m Mailbox)
-	// Dropped counts the values that were replaced before they were taken, or sent while the receiver was down.
+	// Dropped counts the values that were replaced before they were taken.
 	Dropped() uint64
 }
 
 // Connect implements Post.
-func (f *Feedback[F]) Connect(to int, m Mailbox) { f.boxes[to].Store(m.(boundMailbox[F]).mailbox) }
+func (f *Feedback[F]) Connect(to int, m Mailbox) {
+	box := m.(boundMailbox[F]).mailbox
+	f.boxes[to].Store(box)
+	if value := f.early[to].Swap(nil); value != nil {
+		f.put(box, value)
+	}
+}
 
 // Dropped implements Post.
 func (f *Feedback[F]) Dropped() uint64 { return f.dropped.Load() }
@@ -154,6 +170,7 @@ func FeedbackTo[F, A, B any](from Stream[A], to Stream[B]) {
 			return nil, fmt.Errorf("%T sends no feedback of type %v", op, reflect.TypeFor[F]())
 		}
 		f := &Feedback[F]{from: from, boxes: make([]atomic.Pointer[mailbox[F]], e.To.Partitions())}
+		f.early = make([]atomic.Pointer[F], e.To.Partitions())
 		s.SetFeedback(f)
 		return f, nil
 	}

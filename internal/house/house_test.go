@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"job"},
 	{"experiments"},
 	{"cli"},
-	{"cmd/afstream"},
+	{"cmd/afstream", "examples/"},
 }
 
 // barred lists imports that the floors would allow and the house does not, with the reason.
