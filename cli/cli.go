@@ -12,6 +12,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/afstream/afstream/experiments"
+
+	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/job"
 )
 
@@ -75,16 +78,18 @@ func newApp(name string, stdout, stderr io.Writer, jobs []Job) *cli.App {
 		run.Subcommands = append(run.Subcommands, j.command(stdout, stderr))
 	}
 	return &cli.App{
-		Name:           name,
-		Usage:          "stream processing whose errors after failures are bounded",
-		Commands:       []*cli.Command{run, versionCommand()},
-		Writer:         stdout,
-		ErrWriter:      stderr,
-		Suggest:        true,
-		OnUsageError:   usageError,
-		Action:         unknownCommand,
-		HideVersion:    true,                         // there is a command for it
-		ExitErrHandler: func(*cli.Context, error) {}, // Main reports errors
+		Name:      name,
+		Usage:     "stream processing whose errors after failures are bounded",
+		Commands:  []*cli.Command{run, planCommand(stdout, stderr), experimentCommand(stdout, stderr, experiments.All()), versionCommand()},
+		Writer:    stdout,
+		ErrWriter: stderr,
+		Suggest:   true,
+		// What to look for may hold commas. Those of --fail are seen to by Engine.
+		DisableSliceFlagSeparator: true,
+		OnUsageError:              usageError,
+		Action:                    unknownCommand,
+		HideVersion:               true,                         // there is a command for it
+		ExitErrHandler:            func(*cli.Context, error) {}, // Main reports errors
 	}
 }
 
@@ -114,7 +119,7 @@ func (j *Job) command(stdout, stderr io.Writer) *cli.Command {
 // message is an error as one line, without the words that only serve to tell errors apart.
 func message(err error) string {
 	text := err.Error()
-	for _, marker := range []error{ErrUsage, job.ErrSettings} {
+	for _, marker := range []error{ErrUsage, job.ErrSettings, errorbound.ErrPlan} {
 		text = strings.TrimPrefix(text, marker.Error()+": ")
 	}
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' }), "; ")

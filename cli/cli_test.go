@@ -26,7 +26,7 @@ import (
 // run runs a command line in this process.
 func run(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = cli.Main(ctx, append([]string{"afstream"}, args...), &out, &errs, cli.HeavyHitter())
+	code = cli.Main(ctx, append([]string{"afstream"}, args...), &out, &errs, cli.Jobs()...)
 	return code, out.String(), errs.String()
 }
 
@@ -278,17 +278,27 @@ func (gone) Write([]byte) (int, error) { return 0, errors.New("no one reads this
 
 // TestEveryFlagSaysWhatItDoes looks at the help, which is the manual.
 func TestEveryFlagSaysWhatItDoes(t *testing.T) {
-	_, help, _ := run(t.Context(), "run", "heavy-hitter", "--help")
-	for _, flag := range []string{
-		"input", "format", "key", "weight", "alpha", "on-bad", "threshold", "rows", "width", "theta", "l", "gamma", "series",
-		"source-replay", "guarantee", "workers", "compute", "compensate", "fail", "failures", "seed", "items", "keys", "zipf",
-		"backup-dir", "backup-sync", "verify", "output", "log-level",
-	} {
-		variable := "[$AFSTREAM_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + "]"
-		require.Contains(t, help, variable)
+	shared := strings.Fields("input theta l gamma series source-replay guarantee batch workers compute fail failures seed " +
+		"backup-dir backup-sync verify output log-level")
+	own := map[string]string{
+		"distinct":            "format key weight on-bad items keys zipf precision",
+		"aggregate":           "format key weight on-bad items keys zipf least show measure norm alpha",
+		"grep":                "block find regexp ignore-case show",
+		"logistic-regression": "format first on-bad examples bits method rate every consistency staleness max-features max-value",
+		"join":                "table flights window slack show",
+		"heavy-hitter":        "format key weight alpha on-bad threshold rows width compensate items keys zipf",
+		"wordcount":           "block boundaries fold top norm split",
 	}
-	for _, flag := range cli.HeavyHitter().Flags {
-		usage := flag.(urfave.DocGenerationFlag).GetUsage()
-		require.Greater(t, len(usage), 20, flag.Names()[0])
+	for _, j := range cli.Jobs() {
+		_, help, _ := run(t.Context(), "run", j.Name, "--help")
+		require.Contains(t, own, j.Name)
+		for _, flag := range append(strings.Fields(own[j.Name]), shared...) {
+			variable := "[$AFSTREAM_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + "]"
+			require.Contains(t, help, variable, j.Name)
+		}
+		for _, flag := range j.Flags {
+			usage := flag.(urfave.DocGenerationFlag).GetUsage()
+			require.Greater(t, len(usage), 20, flag.Names()[0])
+		}
 	}
 }

@@ -1,8 +1,9 @@
-// Package cli is the command line. [Main] runs a program that has the subcommands run and version, with one command
-// below run for each [Job] it is given, so that a user's own binary gets everything that afstream has:
+// Package cli is the command line. [Main] runs a program that has the subcommands run, plan and version, with one
+// command below run for each [Job] it is given, so that a user's own binary gets everything that afstream has:
 //
 //	func main() {
-//		os.Exit(cli.Main(context.Background(), os.Args, os.Stdout, os.Stderr, cli.HeavyHitter(), myJob))
+//		jobs := append(cli.Jobs(), myJob)
+//		os.Exit(cli.Main(context.Background(), os.Args, os.Stdout, os.Stderr, jobs...))
 //	}
 //
 // Results go to stdout, everything else to stderr. The exit code is 0 for success, 1 for a run that failed, was

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -16,18 +18,41 @@ import (
 // Env.Engine. Each call returns flags of their own.
 func EngineFlags(defaults job.Engine) []cli.Flag {
 	l, gamma, seed := count(defaults.L), count(defaults.Gamma), count(defaults.Seed)
-	return append(toleranceFlags(defaults, &l, &gamma), injectionFlags(&seed)...)
+	return slices.Concat(parallelFlags(defaults), toleranceFlags(defaults, &l, &gamma), guaranteeFlags(defaults), injectionFlags(&seed))
+}
+
+func parallelFlags(defaults job.Engine) []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{
+			Name: "workers", Value: defaults.Workers, Category: categoryAnswer, EnvVars: env("workers"),
+			Usage: "workers of the operator that does the work; each can fail on its own",
+		},
+		&cli.IntFlag{
+			Name: "compute", Value: defaults.Compute, Category: categoryAnswer, EnvVars: env("compute"),
+			Usage: "compute goroutines of each worker, each with a state of its own",
+		},
+	}
+}
+
+func guaranteeFlags(defaults job.Engine) []cli.Flag {
+	batch := count(defaults.Batch)
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "guarantee", Value: defaults.Guarantee.String(), Category: categoryTolerate, EnvVars: env("guarantee"),
+			Usage: "what failures may cost: approximate (at most what theta, l and gamma allow), error-free (nothing: each item and change is backed up), mini-batch (nothing: all is backed up every --batch items) or none (anything; nothing is backed up)",
+		},
+		&cli.GenericFlag{
+			Name: "batch", Value: &batch, Category: categoryTolerate, EnvVars: env("batch"), DefaultText: "65536",
+			Usage: "`ITEMS` that a partition processes between two backups under --guarantee mini-batch",
+		},
+	}
 }
 
 func toleranceFlags(defaults job.Engine, l, gamma *count) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name: "guarantee", Value: defaults.Guarantee.String(), Category: categoryTolerate, EnvVars: env("guarantee"),
-			Usage: "what failures may cost: approximate (at most what theta, l and gamma allow) or none (anything; nothing is backed up)",
-		},
 		&cli.Float64Flag{
 			Name: "theta", Value: defaults.Theta, Category: categoryTolerate, EnvVars: env("theta"),
-			Usage: "how far the state may diverge through all failures together, in the unit of the weights; 0 backs up every change, inf none",
+			Usage: "how far the state may diverge through all failures together, in the unit of what is counted; 0 backs up every change, inf none",
 		},
 		&cli.GenericFlag{
 			Name: "l", Value: l, Category: categoryTolerate, EnvVars: env("l"),
@@ -58,6 +83,10 @@ func toleranceFlags(defaults job.Engine, l, gamma *count) []cli.Flag {
 
 func injectionFlags(seed *count) []cli.Flag {
 	return []cli.Flag{
+		&cli.BoolFlag{
+			Name: "verify", Category: categoryInject, EnvVars: env("verify"),
+			Usage: "run the input again without failures, work out the exact answer, and print each error beside its bound; exit 1 if one is broken",
+		},
 		&cli.StringSliceFlag{
 			Name: "fail", Category: categoryInject, EnvVars: env("fail"),
 			Usage: "kill a worker: `OPERATOR/WORKER@WHEN`, WHEN being a number of items it has processed or a share of the input, such as sketch/0@30%; repeatable",
@@ -82,11 +111,15 @@ func (e *Env) Engine() (job.Engine, error) {
 	}
 	guarantee, err := worker.ParseGuarantee(c.String("guarantee"))
 	if err != nil {
-		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none")
+		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none", "error-free", "mini-batch")
 	}
 	engine := job.Engine{
 		Params:       errorbound.Params{Theta: c.Float64("theta"), L: e.count("l"), Gamma: e.count("gamma"), Series: series},
 		Guarantee:    guarantee,
+		Batch:        e.count("batch"),
+		Workers:      c.Int("workers"),
+		Compute:      c.Int("compute"),
+		Verify:       c.Bool("verify"),
 		PipeSources:  !c.Bool("source-replay"),
 		RandomFaults: c.Int("failures"),
 		Seed:         e.count("seed"),
@@ -99,7 +132,10 @@ func (e *Env) Engine() (job.Engine, error) {
 	if c.IsSet("backup-dir") && engine.BackupDir == "" {
 		return job.Engine{}, fmt.Errorf("%w: --backup-dir: the name is empty", ErrUsage)
 	}
-	for _, text := range c.StringSlice("fail") {
+	for _, text := range strings.Split(strings.Join(c.StringSlice("fail"), ","), ",") {
+		if text == "" {
+			continue
+		}
 		fault, err := controller.ParseFault(text)
 		if err != nil {
 			return job.Engine{}, fmt.Errorf("%w: --fail: %w", ErrUsage, err)
@@ -115,6 +151,15 @@ func (e *Env) count(name string) uint64 {
 		return uint64(*n)
 	}
 	return 0
+}
+
+// size reads a flag whose value is a count of what has to fit into memory.
+func (e *Env) size(name string) (int, error) {
+	n := e.count(name)
+	if n > math.MaxInt32 {
+		return 0, fmt.Errorf("%w: --%s %d: want at most %d", ErrUsage, name, n, math.MaxInt32)
+	}
+	return int(n), nil
 }
 
 // choice is the error for a value that is none of those there are.

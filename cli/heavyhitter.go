@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,37 +16,38 @@ import (
 // HeavyHitter returns the job heavy-hitter.
 func HeavyHitter() Job {
 	d := job.DefaultHeavyHitter()
-	verify := &cli.BoolFlag{
-		Name: "verify", Category: categoryInject, EnvVars: env("verify"),
-		Usage: "run the input again without failures, count it exactly, and print each error beside its bound; exit 1 if one is broken",
-	}
 	return Job{
 		Name:  job.HeavyHitterName,
 		Usage: "find the keys that make up more than a share of a stream",
 		Description: "Operators: trace (the source), sketch (--workers of them), merge and table.\n" +
 			"Without flags it finds the busiest senders of the packet trace that comes with the program.",
-		Flags: slices.Concat(inputFlags(d), answerFlags(d), EngineFlags(d.Engine), []cli.Flag{verify}),
+		Flags: slices.Concat(inputFlags(d.KeyedItems), answerFlags(d), targetFlags(), EngineFlags(d.Engine)),
 		Run:   runHeavyHitter,
 	}
 }
 
-func inputFlags(d job.HeavyHitter) []cli.Flag {
+// inputFlags are the flags for the input of jobs on keyed items. Read them with Env.items.
+func inputFlags(d job.KeyedItems) []cli.Flag {
 	items, keys := count(d.Generator.Items), count(d.Generator.Keys)
+	key, weight := "src for packets", "1 for each item"
+	if d.Input.Key != "" {
+		key, weight = d.Input.Key+" of "+d.Input.Path, cmp.Or(d.Input.Weight, weight)
+	}
 	return []cli.Flag{
 		&cli.StringFlag{
 			Name: "input", Category: categoryInput, EnvVars: env("input"), DefaultText: d.Input.Path,
-			Usage: "`FILE` to read, gzipped or not, - for stdin, builtin:cip.pcap or builtin:flights for what comes with the program",
+			Usage: "`FILE` to read, gzipped or not, - for stdin, builtin:cip.pcap or builtin:flights for data that comes with the program",
 		},
 		&cli.StringFlag{
 			Name: "format", Value: string(connector.FormatAuto), Category: categoryInput, EnvVars: env("format"),
 			Usage: "format of the input: auto (by name and content), text (lines of key and perhaps weight), csv, jsonl, pcap, pcapng, parquet",
 		},
 		&cli.StringFlag{
-			Name: "key", Category: categoryInput, EnvVars: env("key"), DefaultText: "src for packets",
+			Name: "key", Category: categoryInput, EnvVars: env("key"), DefaultText: key,
 			Usage: "what the key is. Packets: src, dst, pair or flow. csv, jsonl, parquet: the name of a column; csv also its number from 1, if there is no header",
 		},
 		&cli.StringFlag{
-			Name: "weight", Category: categoryInput, EnvVars: env("weight"), DefaultText: "1 for each item",
+			Name: "weight", Category: categoryInput, EnvVars: env("weight"), DefaultText: weight,
 			Usage: "what an item weighs. Packets: packets or bytes. csv, jsonl, parquet: a column",
 		},
 		&cli.StringFlag{
@@ -90,14 +91,6 @@ func answerFlags(d job.HeavyHitter) []cli.Flag {
 			Name: "compensate", Category: categoryAnswer, EnvVars: env("compensate"),
 			Usage: "add to a recovered sketch what the failure may have lost: no heavy hitter is missed, estimates may be too high",
 		},
-		&cli.IntFlag{
-			Name: "workers", Value: d.Workers, Category: categoryAnswer, EnvVars: env("workers"),
-			Usage: "workers that run the sketch; each can fail on its own",
-		},
-		&cli.IntFlag{
-			Name: "compute", Value: d.Compute, Category: categoryAnswer, EnvVars: env("compute"),
-			Usage: "compute goroutines of each worker, each with a sketch of its own",
-		},
 	}
 }
 
@@ -109,38 +102,42 @@ func heavyHitter(e *Env) (job.HeavyHitter, error) {
 	if h.Engine, err = e.Engine(); err != nil {
 		return h, err
 	}
-	if err := chooseInput(e, &h); err != nil {
+	if h.KeyedItems, err = e.items(h.KeyedItems); err != nil {
 		return h, err
 	}
 	h.Threshold, h.Alpha = c.Float64("threshold"), c.Float64("alpha")
 	h.Rows, h.Width = c.Int("rows"), c.Int("width")
-	h.Workers, h.Compute = c.Int("workers"), c.Int("compute")
-	h.Compensate, h.Verify = c.Bool("compensate"), c.Bool("verify")
-	return h, nil
+	h.Compensate = c.Bool("compensate")
+	h.Target, err = target(e)
+	return h, err
 }
 
-// chooseInput decides between a file and the generator.
-func chooseInput(e *Env, h *job.HeavyHitter) error {
+// items decides between a file and the generator.
+func (e *Env) items(d job.KeyedItems) (job.KeyedItems, error) {
 	c := e.Flags
 	generate := anySet(c, "items", "keys", "zipf")
 	if generate != "" {
 		if other := anySet(c, "input", "format", "key", "weight", "on-bad"); other != "" {
-			return fmt.Errorf("%w: --%s makes up items and --%s is about reading some: leave out one of them", ErrUsage, generate, other)
+			return d, fmt.Errorf("%w: --%s makes up items and --%s is about reading some: leave out one of them", ErrUsage, generate, other)
 		}
-		h.Input = connector.KeyedOptions{}
-		h.Generator = connector.ZipfOptions{Items: e.count("items"), Keys: e.count("keys"), S: c.Float64("zipf"), Seed: h.Seed}
-		return nil
+		d.Input = connector.KeyedOptions{}
+		d.Generator = connector.ZipfOptions{Items: e.count("items"), Keys: e.count("keys"), S: c.Float64("zipf"), Seed: e.count("seed")}
+		return d, nil
 	}
 	if c.IsSet("input") {
-		h.Input.Path = c.String("input")
+		d.Input = connector.KeyedOptions{Path: c.String("input")}
 	}
-	if strings.TrimSpace(h.Input.Path) == "" {
-		return fmt.Errorf("%w: --input: the name is empty", ErrUsage)
+	if strings.TrimSpace(d.Input.Path) == "" {
+		return d, fmt.Errorf("%w: --input: the name is empty", ErrUsage)
 	}
-	h.Input.Format = connector.Format(c.String("format"))
-	h.Input.Key, h.Input.Weight = c.String("key"), c.String("weight")
-	h.Input.OnBad = connector.BadRows(c.String("on-bad"))
-	return nil
+	for name, to := range map[string]*string{"key": &d.Input.Key, "weight": &d.Input.Weight} {
+		if c.IsSet(name) {
+			*to = c.String(name)
+		}
+	}
+	d.Input.Format = connector.Format(c.String("format"))
+	d.Input.OnBad = connector.BadRows(c.String("on-bad"))
+	return d, nil
 }
 
 // anySet returns the first of the flags that the user has set, "" if there is none.
@@ -159,8 +156,5 @@ func runHeavyHitter(ctx context.Context, e *Env) error {
 		return err
 	}
 	report, err := h.Run(ctx)
-	if report == nil {
-		return err
-	}
-	return errors.Join(err, e.Print(report))
+	return present(e, report, err)
 }

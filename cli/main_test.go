@@ -14,10 +14,10 @@ import (
 
 // TestMain makes the program afstream, which is this test binary under another name, and looks for leaks.
 func TestMain(m *testing.M) {
-	program := func(j cli.Job) func() {
-		return func() { os.Exit(cli.Main(context.Background(), os.Args, os.Stdout, os.Stderr, j)) }
+	program := func(jobs ...cli.Job) func() {
+		return func() { os.Exit(cli.Main(context.Background(), os.Args, os.Stdout, os.Stderr, jobs...)) }
 	}
-	testscript.Main(leakChecked{m}, map[string]func(){"afstream": program(cli.HeavyHitter()), "stubborn": program(stubborn)})
+	testscript.Main(leakChecked{m}, map[string]func(){"afstream": program(cli.Jobs()...), "stubborn": program(stubborn)})
 }
 
 // stubborn is a job that does not end when it is asked to.

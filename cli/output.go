@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,7 +14,7 @@ import (
 func outputFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
-			Name: "output", Value: "table", Category: categoryOutput, EnvVars: env("output"),
+			Name: "output", Aliases: []string{"o"}, Value: "table", Category: categoryOutput, EnvVars: env("output"),
 			Usage: "how to write the result to stdout: table for people, json for programs",
 		},
 		&cli.StringFlag{
@@ -62,6 +63,17 @@ func (e *Env) Print(r Report) error {
 		return r.WriteJSON(e.stdout)
 	}
 	return r.WriteText(e.stdout)
+}
+
+// present prints the report of a job, if there is one, whatever its error is.
+func present[T any, R interface {
+	*T
+	Report
+}](e *Env, report R, err error) error {
+	if report == nil {
+		return err
+	}
+	return errors.Join(err, e.Print(report))
 }
 
 func newEnv(c *cli.Context, stdout, stderr io.Writer) (*Env, error) {

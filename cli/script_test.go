@@ -19,7 +19,7 @@ import (
 
 func TestScripts(t *testing.T) {
 	inputs := t.TempDir() // what comes with the program, as files to cut off
-	for name, variable := range map[string]string{"cip.pcap": "TRACE", "flights": "FLIGHTS"} {
+	for name, variable := range map[string]string{"cip.pcap": "TRACE", "flights": "FLIGHTS", "opticks": "OPTICKS"} {
 		file, ok := data.Lookup(name)
 		require.True(t, ok)
 		require.NoError(t, os.WriteFile(filepath.Join(inputs, variable), []byte(file.Content), 0o600))
@@ -28,6 +28,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TRACE", filepath.Join(inputs, "TRACE"))
 			e.Setenv("FLIGHTS", filepath.Join(inputs, "FLIGHTS"))
+			e.Setenv("OPTICKS", filepath.Join(inputs, "OPTICKS"))
 			return nil
 		},
 		Dir: "testdata/script",

@@ -9,9 +9,9 @@ import (
 
 // unknownCommand is what a command that has only subcommands does itself.
 func unknownCommand(c *cli.Context) error {
-	if !c.Args().Present() && c.Command.Name == "run" {
-		return fmt.Errorf("%w: run which job? There are: %s. See %s --help",
-			ErrUsage, strings.Join(commandNames(c.Command.Subcommands, false), ", "), c.Command.HelpName)
+	if name := c.Command.Name; !c.Args().Present() && (name == "run" || name == "plan") {
+		return fmt.Errorf("%w: %s which job? There are: %s. See %s --help",
+			ErrUsage, name, strings.Join(commandNames(c.Command.Subcommands, false), ", "), c.Command.HelpName)
 	}
 	if !c.Args().Present() {
 		return cli.ShowAppHelp(c)

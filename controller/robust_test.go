@@ -74,11 +74,11 @@ func TestLargeItemsAtRisk(t *testing.T) {
 	require.Len(t, out.all(), 600)
 }
 
-// repeated yields one item n times and counts how often it is opened and closed.
+// repeated yields one item n times and counts how often it is closed.
 type repeated struct {
-	item           string
-	n, at          int
-	opened, closed *atomic.Int64
+	item   string
+	n, at  int
+	closed *atomic.Int64
 }
 
 func (r *repeated) Read(dst []string) (int, error) {

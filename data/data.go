@@ -8,6 +8,9 @@ var cip string
 //go:embed flights.csv.gz
 var flights string
 
+//go:embed opticks.txt.gz
+var opticks string
+
 // File is an input that comes with the program.
 type File struct {
 	// Name is the file's name, with the extensions that tell its format.
@@ -23,9 +26,11 @@ func Lookup(name string) (File, bool) {
 		return File{Name: "cip.pcap", Content: cip}, true
 	case "flights":
 		return File{Name: "flights.csv.gz", Content: flights}, true
+	case "opticks":
+		return File{Name: "opticks.txt.gz", Content: opticks}, true
 	}
 	return File{}, false
 }
 
 // Names returns the names of all inputs, sorted.
-func Names() []string { return []string{"cip.pcap", "flights"} }
+func Names() []string { return []string{"cip.pcap", "flights", "opticks"} }

@@ -1,11 +1,13 @@
 package data_test
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/csv"
 	"io"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/stretchr/testify/require"
@@ -48,4 +50,15 @@ func TestFlightsAreWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, records, 20_001)
 	require.Equal(t, []string{"date", "delay", "distance", "origin", "destination"}, records[0])
+}
+
+func TestTextIsWhole(t *testing.T) {
+	f, _ := data.Lookup("opticks")
+	z, err := gzip.NewReader(strings.NewReader(f.Content))
+	require.NoError(t, err)
+	text, err := io.ReadAll(z)
+	require.NoError(t, err)
+	require.True(t, utf8.Valid(text))
+	require.Equal(t, 4_108, bytes.Count(text, []byte{'\n'}))
+	require.True(t, bytes.HasPrefix(text, []byte("THE FIRST BOOK OF OPTICKS\n")))
 }

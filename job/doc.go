@@ -2,29 +2,51 @@
 //
 // A job is a struct of settings with a Run method. It builds the topology, runs it, checks it if asked to, and returns a
 // [Report], which writes itself as text for people or as JSON for programs. A job knows no flags and writes nothing that
-// it was not given a writer for, so it serves tests and other programs as well as package cli.
+// it was not given a writer for, so it serves tests, experiments and other programs as well as package cli.
 //
 //	h := job.DefaultHeavyHitter()
 //	h.Input.Path = "trace.pcap"
 //	report, err := h.Run(ctx)
 //
+// All jobs are run and checked by the same code ([Engine], run.go); one of its own has only an input, a topology, an
+// answer, and a comparison.
+//
 // # What Verify compares
 //
-// With Verify set a job runs twice: as asked, with its failures, and once more without any. The two results are compared
-// with each other and with what the theory promises (package errorbound, Params.StateBound and LossBound):
+// With Verify set a job runs twice: as asked, with its failures, and once more without any, and works out the exact
+// answer from its input in another way as well. Each figure that theory bounds is a [Check]; a broken one makes Run
+// return [ErrBound]. The others are figures, not promises: nothing fails because of them.
 //
-//   - State divergence is the largest absolute difference of any counter between the two merged sketches. Failures of
-//     sketches can lose Theta, and where the source is read like a pipe also L items that were acknowledged and not yet
-//     processed, of at most alpha each; failures of such a source lose Gamma items that were sent and not yet
-//     acknowledged. The bound is therefore Theta for a source that can be read again and Theta + (L+Gamma)*alpha for a
-//     pipe. Compensation adds at most Theta + L*alpha to a counter, so with it the former becomes Theta + L*alpha.
-//     alpha is the largest weight that the input really holds: what a limit allows beyond that cannot be lost.
-//   - The total weight is a counter too, but diverges by up to 1/threshold times Theta by design (package heavyhitter);
-//     it is compared with a bound of its own.
-//   - Items lost are those that no one could give a worker again. The bound is 0 for a source that can be read again and
-//     L + Gamma for a pipe, plus errorbound.Params.Overdraft once rounding has used up Gamma.
+// What a guarantee promises is told by Theta, L and Gamma (package errorbound): as they were set under Approximate; 0, 0
+// and 1 under ErrorFree; all 0 under MiniBatch; nothing under None. Gamma is overdrawn once rounding has used it up
+// (errorbound.Params.Overdraft), and L of an operator that emits as it processes likewise: it needs at least one item
+// between two backups. These are added, for the failures that there really were. In what follows, alpha and beta are
+// the largest that the input really holds: what a limit allows beyond that cannot be lost. A source read like a pipe can
+// lose the L items that its receivers had acknowledged and not processed, and Gamma that were on their way; one that can
+// be read again loses none.
 //
-// Sums of weights that are not whole numbers depend on the order of addition, so a bound counts as kept up to 1e-9 of
-// the total weight. Precision, recall and the error of the estimates come from exact counts of the same input. They are
-// figures, not promises: nothing fails because of them.
+//   - heavy-hitter. State divergence is the largest absolute difference of any counter between the two merged sketches:
+//     at most Theta, and for a pipe (L+Gamma)*alpha more. Compensation adds at most Theta + L*alpha to a counter, so with
+//     it and no pipe the bound is Theta + L*alpha. The total weight is a counter too, but diverges by up to 1/threshold
+//     times Theta by design (package heavyhitter), and has a bound of its own. Precision, recall and the error of the
+//     estimates come from exact counts.
+//   - wordcount. State divergence is the largest difference of a count, or in the L1 norm the sum of all, from counts made
+//     by another code, with which the run without failures must agree. At most Theta, and for a pipe (L+Gamma)*alpha more.
+//     With Split, words are at risk between operators: L + Gamma words more; and blocks can be lost or split twice before
+//     they are acknowledged: L*alpha.
+//   - aggregate. State divergence is the largest difference of a count or of a sum, see Aggregate.Measure, or in the L1
+//     norm the sum of all: at most Theta, and for a pipe (L+Gamma)*alpha more.
+//   - distinct. State divergence is how many registers of the sketch are lower than those of a sketch of all keys made at
+//     once: at most Theta, and for a pipe L+Gamma more. None may be higher.
+//   - grep. A line is lost on its way, Gamma, or in the sink between its acknowledgement and its flush, L; for a pipe come
+//     (L+Gamma)*beta. A block that was searched and not acknowledged is searched again: L*beta lines may come twice.
+//   - join. A row that states have lost, Theta, or that was lost before it was processed, L, misses at most beta partners;
+//     pairs are lost as lines are in grep. Rows that are processed again bring L*beta pairs twice.
+//   - logistic-regression. Only with one learner does nothing but failures make two runs differ, and only by SGD whose
+//     steps are not too long can nothing drive two models further apart than failures have (logreg.LossBound). Then the
+//     Euclidean distance of the models is at most Theta, for a pipe (L+Gamma)*alpha more. In all other cases models
+//     and losses stand side by side. With one learner the run without failures must agree with a loop written plainly.
+//
+// Sums of numbers that are not whole depend on the order of addition, so a bound on them counts as kept up to 1e-9 of the
+// total.
 package job

@@ -26,14 +26,26 @@ var (
 	ErrBound = errors.New("bound broken")
 )
 
-// Engine is how a job runs, whatever it computes. The zero value backs up every change and item.
+// maxPartitions bounds Workers*Compute: each partition holds a state, and a share of Theta.
+const maxPartitions = 1024
+
+// Engine is how a job runs, whatever it computes. Start from the default of a job: the zero value has no workers.
 type Engine struct {
 	// Theta, L, Gamma and Series are the error that all failures together may cost; see errorbound.Params.
 	errorbound.Params
 
 	// Guarantee is what the job promises; default Approximate. With None nothing is backed up and a failure loses
-	// whatever its worker held.
+	// whatever its worker held. ErrorFree and MiniBatch have no use for Theta, L and Gamma. MiniBatch needs inputs that
+	// can be had again: a source that is no pipe, and operators that emit at the end only.
 	Guarantee worker.Guarantee
+
+	// Batch is how many items a partition processes between two backups under MiniBatch, which alone allows to set it;
+	// 0 means 65,536. The more, the fewer stops, and the more is read again after a failure.
+	Batch uint64
+
+	// Workers is how many workers run the operator that does the work, see each job; each is a unit of failure. Compute
+	// is how many goroutines with a state of their own each of them has. More than there are cores does not help.
+	Workers, Compute int
 
 	// PipeSources reads the input like a pipe even if it could be read again: what is in flight is then at risk and L
 	// and Gamma bound its loss. Inputs that cannot be read again, such as standard input, are always read so.
@@ -55,6 +67,10 @@ type Engine struct {
 	// BackupSync makes each backup wait for the disk, so that backups survive a power cut and not only the end of the
 	// process. It costs a disk flush per group of backups.
 	BackupSync bool
+
+	// Verify runs the input again without failures, computes the answer in another way as well, and compares: it takes
+	// several times as long as the job. The input must be one that can be read again.
+	Verify bool
 
 	// Log takes what operators of the system may want to know; nil discards it.
 	Log *slog.Logger
@@ -92,6 +108,18 @@ func (e *Engine) faults() []error {
 	if e.RandomFaults < 0 || e.RandomFaults > maxRandomFaults {
 		faults = append(faults, fmt.Errorf("%d random failures: want 0 to %d", e.RandomFaults, maxRandomFaults))
 	}
+	if e.Workers < 1 || e.Workers > maxPartitions {
+		faults = append(faults, fmt.Errorf("%d workers: want 1 to %d", e.Workers, maxPartitions))
+	}
+	if most := maxPartitions / max(e.Workers, 1); e.Compute < 1 || e.Compute > most {
+		faults = append(faults, fmt.Errorf("%d compute goroutines a worker: want 1 to %d", e.Compute, most))
+	}
+	if e.Batch != 0 && e.Guarantee != worker.MiniBatch {
+		faults = append(faults, fmt.Errorf("batches of %d items: only guarantee %v makes batches", e.Batch, worker.MiniBatch))
+	}
+	if e.PipeSources && e.Guarantee == worker.MiniBatch {
+		faults = append(faults, fmt.Errorf("guarantee %v reads the input again after a failure: it cannot be read like a pipe", e.Guarantee))
+	}
 	if e.Guarantee == worker.None && (e.BackupDir != "" || e.BackupSync) {
 		faults = append(faults, errors.New("guarantee none makes no backups: leave out where and how to keep them"))
 	}
@@ -114,8 +142,8 @@ func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (
 		return nil, err
 	}
 	o := controller.Options{
-		Params: e.Params, Guarantee: e.Guarantee, PipeSources: e.PipeSources, Faults: injected, Log: e.Log,
-		OnEvent: e.OnEvent, OnProgress: e.progress(PhaseRun),
+		Params: e.Params, Guarantee: e.Guarantee, Batch: e.Batch, PipeSources: e.PipeSources, Faults: injected,
+		Log: e.Log, OnEvent: e.OnEvent, OnProgress: e.progress(PhaseRun),
 	}
 	if e.Guarantee == worker.None {
 		return controller.RunLocal(ctx, t, o)

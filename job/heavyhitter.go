@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/afstream/afstream/algorithms/countmin"
@@ -20,16 +21,14 @@ import (
 const HeavyHitterName = "heavy-hitter"
 
 // HeavyHitter finds the keys that make up more than a given share of a stream. Its operators are trace (the source),
-// sketch (a count-min sketch per partition), merge (adds them up) and table (takes the result).
+// sketch (Workers of them, with a count-min sketch per partition), merge (adds them up) and table (takes the result).
+// Verifying it takes about three times as long as the job, and 150 bytes of memory a key.
 //
 // Start from DefaultHeavyHitter: the zero value is not valid.
 type HeavyHitter struct {
 	Engine
 
-	// Input is what to read; an empty Path means the generator.
-	Input connector.KeyedOptions
-	// Generator makes the input if there is no Input.Path. Its items weigh 1 each; 0 items are not allowed.
-	Generator connector.ZipfOptions
+	KeyedItems
 
 	// Threshold is the share of the total weight from which on a key is reported, 1e-6 to 1. Default 0.01. The smaller,
 	// the more keys: a share of t has room for 1/t.
@@ -45,44 +44,31 @@ type HeavyHitter struct {
 	// is missed; estimates are then too high by up to Theta + L*Alpha instead of too low.
 	Compensate bool
 
-	// Workers is how many workers run the sketch, default 2; each is a unit of failure. Compute is how many goroutines
-	// with a sketch of their own each of them has, default 1. More than there are cores does not help.
-	Workers, Compute int
-
-	// Verify runs the input again without failures, counts it exactly and compares: it takes about three times as long
-	// as the job, and 150 bytes of memory a key. The input must be one that can be read again.
-	Verify bool
+	// Target, if its Error is not 0, is the accuracy that is wanted. Run then works out Params, Rows and Width and
+	// ignores what they are set to.
+	Target Accuracy
 }
 
 // DefaultHeavyHitter returns the job with all defaults: the packet trace that comes with the program, by source
 // address, under Theta 10,000, L 1,000 and Gamma 1,000.
 func DefaultHeavyHitter() HeavyHitter {
 	return HeavyHitter{
-		Engine:    Engine{Params: errorbound.Params{Theta: 10_000, L: 1_000, Gamma: 1_000}},
-		Input:     connector.KeyedOptions{Path: connector.Builtin + "cip.pcap"},
-		Generator: connector.ZipfOptions{Items: 10_000_000, Keys: 100_000, S: 1.1},
-		Threshold: 0.01,
-		Rows:      4,
-		Width:     8192,
-		Workers:   2,
-		Compute:   1,
+		Engine:     Engine{Params: errorbound.Params{Theta: 10_000, L: 1_000, Gamma: 1_000}, Workers: 2, Compute: 1},
+		KeyedItems: defaultItems(),
+		Threshold:  0.01,
+		Rows:       4,
+		Width:      8192,
 	}
 }
 
-// maxPartitions bounds Workers*Compute: each partition holds a sketch, and a share of Theta.
-const maxPartitions = 1024
-
 // validate returns all faults of the settings, joined, wrapping ErrSettings.
 func (h *HeavyHitter) validate() error {
-	faults := append(h.Engine.faults(), h.inputFaults()...)
+	faults := slices.Concat(h.Engine.faults(), h.inputFaults(), h.targetFaults())
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	check(h.Workers >= 1 && h.Workers <= maxPartitions, "%d workers: want 1 to %d", h.Workers, maxPartitions)
-	check(h.Compute >= 1 && h.Compute <= maxPartitions/max(h.Workers, 1),
-		"%d compute goroutines a worker: want 1 to %d", h.Compute, maxPartitions/max(h.Workers, 1))
 	check(h.Rows >= 1 && h.Rows <= countmin.MaxRows, "%d rows: want 1 to %d", h.Rows, countmin.MaxRows)
 	widest := countmin.MaxCells / min(max(h.Rows, 1), countmin.MaxRows)
 	check(h.Width >= 1 && h.Width <= widest, "width %d: want 1 to %d", h.Width, widest)
@@ -93,7 +79,7 @@ func (h *HeavyHitter) validate() error {
 			faults = append(faults, err)
 		}
 	}
-	check(h.Guarantee != worker.None || !h.Compensate, "guarantee none has nothing to compensate for")
+	check(h.Guarantee == worker.Approximate || !h.Compensate, "guarantee %v has nothing to compensate for", h.Guarantee)
 	return settingsError(faults)
 }
 
@@ -103,8 +89,8 @@ func (h *HeavyHitter) options(alpha float64, merged func(stream.Window, *countmi
 	}
 }
 
-// answer is where a topology leaves its result.
-type answer struct {
+// merged is where the topology leaves its result.
+type merged struct {
 	rows connector.Collector[heavyhitter.Row]
 
 	mu    sync.Mutex
@@ -112,24 +98,24 @@ type answer struct {
 	total float64
 }
 
-// merged keeps a copy of the merged sketch. A close that is run again after a failure replaces it.
-func (a *answer) merged(_ stream.Window, s *countmin.Sketch) {
+// keep keeps a copy of the merged sketch. A close that is run again after a failure replaces it.
+func (m *merged) keep(_ stream.Window, s *countmin.Sketch) {
 	p := s.Params()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.cells = s.AppendCells(a.cells[:0], 0, p.Rows*p.Width)
-	a.total = s.Total()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cells = s.AppendCells(m.cells[:0], 0, p.Rows*p.Width)
+	m.total = s.Total()
 }
 
-// topology builds the job over a source whose items weigh at most alpha; its result goes to a.
-func (h *HeavyHitter) topology(open stream.NewSource[connector.Keyed], alpha float64, a *answer) *stream.Topology {
-	o := h.options(alpha, a.merged)
+// topology builds the job over a source whose items weigh at most alpha; its result goes to m.
+func (h *HeavyHitter) topology(open stream.NewSource[connector.Keyed], alpha float64, m *merged) *stream.Topology {
+	o := h.options(alpha, m.keep)
 	t := stream.New(HeavyHitterName)
 	trace := stream.From(t, "trace", open)
 	sketches := stream.Then(trace, "sketch", func() *heavyhitter.Sketch { return heavyhitter.NewSketch(o) },
 		stream.Shuffle(), stream.Workers(h.Workers), stream.Compute(h.Compute), stream.EmitOnClose())
 	rows := stream.Then(sketches, "merge", func() *heavyhitter.Merge { return heavyhitter.NewMerge(o) }, stream.EmitOnClose())
-	stream.To(rows, "table", connector.Collect(&a.rows))
+	stream.To(rows, "table", connector.Collect(&m.rows))
 	return t
 }
 
@@ -137,7 +123,7 @@ func (h *HeavyHitter) topology(open stream.NewSource[connector.Keyed], alpha flo
 // with a report, other errors without.
 //
 // When ctx ends, the job finishes what it has read if that takes no longer than 1.5 s, and reports it.
-func (h HeavyHitter) Run(ctx context.Context) (*Report, error) {
+func (h HeavyHitter) Run(ctx context.Context) (*HeavyHitterReport, error) {
 	if err := h.validate(); err != nil {
 		return nil, err
 	}
@@ -148,43 +134,26 @@ func (h HeavyHitter) Run(ctx context.Context) (*Report, error) {
 	if h.Alpha > 0 {
 		in.alpha = h.Alpha
 	}
-	if !in.replayable {
-		h.PipeSources = true
-		if h.Verify {
-			return nil, fmt.Errorf("%w: verify has to read the input again, and %s can be read only once: write it to a file first",
-				ErrSettings, in.name)
+	var plan *Plan
+	p := program[merged, HeavyKeys, HeavyHitterVerification]{
+		name: HeavyHitterName, input: &in.origin,
+		build:  func(m *merged) *stream.Topology { return h.topology(in.counted, in.alpha, m) },
+		answer: h.answer,
+		verify: func(ctx context.Context, got, clean *merged, result *controller.Result) (*HeavyHitterVerification, uint64, error) {
+			return h.verify(ctx, in, plan, got, clean, result)
+		},
+	}
+	if h.Target.Error != 0 {
+		p.prepare = func(ctx context.Context) (_ *Plan, err error) {
+			plan, err = h.aim(ctx, in)
+			return plan, err
 		}
 	}
-	var a answer
-	result, err := h.Engine.run(ctx, h.topology(in.counted, in.alpha, &a), in.replayable)
-	if result == nil || err != nil && !result.Interrupted {
-		return nil, explain(err)
+	report, err := run(ctx, &h.Engine, p)
+	if report != nil {
+		report.Compensate = h.Compensate
 	}
-	report := h.report(in, &a, result)
-	if result.Interrupted {
-		return report, interrupted(err, "after %s items", group(result.Items))
-	}
-	if !h.Verify {
-		return report, nil
-	}
-	report.Verify, err = h.verify(ctx, in, &a, result)
-	if ctx.Err() != nil {
-		report.Interrupted, report.Verify = true, nil
-		return report, interrupted(nil, "before it was verified")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return report, report.Verify.err()
-}
-
-// interrupted makes the error of an interrupted job. Why it did not finish what it had read, if so, is err.
-func interrupted(err error, format string, args ...any) error {
-	when := fmt.Errorf("%w "+format, append([]any{ErrInterrupted}, args...)...)
-	if err == nil {
-		return when
-	}
-	return errors.Join(when, err)
+	return report, explain(err)
 }
 
 // explain adds the remedy to errors whose package cannot know it.
@@ -193,13 +162,4 @@ func explain(err error) error {
 		return fmt.Errorf("%w: alpha is the most that one item may weigh: give a larger one", err)
 	}
 	return err
-}
-
-// losses adds up what all operators lost or repeated.
-func losses(result *controller.Result) (lost, repeated uint64) {
-	for _, o := range result.Operators {
-		lost += o.Lost
-		repeated += o.Repeated
-	}
-	return lost, repeated
 }

@@ -13,44 +13,77 @@ import (
 // maxPacketBytes is the most bytes that a packet of IP can have, jumbograms aside.
 const maxPacketBytes = 65535
 
-// input is an opened input of keyed items.
-type input struct {
+// origin is what is known of an opened input whatever its items are.
+type origin struct {
 	name       string
-	open       stream.NewSource[connector.Keyed]
-	counted    stream.NewSource[connector.Keyed] // open, with the rows it leaves out counted in rows
 	replayable bool
-	rows       rowCount
-	alpha      float64 // the largest weight an item may have, 0 if nothing is known
+	rows       *rowCount // those that were left out
+}
+
+// KeyedItems are keyed items to read or to make up.
+type KeyedItems struct {
+	// Input is what to read; an empty Path means the generator.
+	Input connector.KeyedOptions
+	// Generator makes the input if there is no Input.Path. Its items weigh 1 each; 0 items are not allowed.
+	Generator connector.ZipfOptions
+}
+
+// defaultItems are the packets that come with the program, by source address.
+func defaultItems() KeyedItems {
+	return KeyedItems{
+		Input:     connector.KeyedOptions{Path: connector.Builtin + "cip.pcap"},
+		Generator: connector.ZipfOptions{Items: 10_000_000, Keys: 100_000, S: 1.1},
+	}
+}
+
+// keyedInput is an opened input of keyed items.
+type keyedInput struct {
+	origin
+	open    stream.NewSource[connector.Keyed]
+	counted stream.NewSource[connector.Keyed] // open, with the rows it leaves out counted
+	alpha   float64                           // the largest weight an item may have, 0 if nothing is known
+}
+
+// newOrigin opens an input to see what it can do.
+func newOrigin[T any](path string, open stream.NewSource[T]) (o origin, err error) {
+	o.name, o.rows = path, new(rowCount)
+	switch path {
+	case connector.Stdin:
+		o.name = "stdin"
+	case "":
+		o.name = "a reader"
+	}
+	first, err := open(0, 1)
+	if err != nil {
+		return o, err
+	}
+	_, o.replayable = first.(stream.Replayable)
+	if err := first.Close(); err != nil {
+		return o, fmt.Errorf("close input %q: %w", o.name, err)
+	}
+	return o, nil
 }
 
 // openInput checks and opens what the settings name.
-func (h *HeavyHitter) openInput() (*input, error) {
-	if h.Input.Path == "" {
-		open, err := connector.Zipf(h.Generator)
+func (k *KeyedItems) openInput() (*keyedInput, error) {
+	if k.Input.Path == "" {
+		open, err := connector.Zipf(k.Generator)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSettings, err)
 		}
-		g := h.Generator
+		g := k.Generator
 		name := fmt.Sprintf("generator: zipf %g, %d keys, seed %d", g.S, g.Keys, g.Seed)
-		return &input{name: name, open: open, counted: open, replayable: true, alpha: 1}, nil
+		return &keyedInput{origin: origin{name: name, replayable: true, rows: new(rowCount)}, open: open, counted: open, alpha: 1}, nil
 	}
-	open, err := connector.OpenKeyed(h.Input)
+	open, err := connector.OpenKeyed(k.Input)
 	if err != nil {
 		return nil, err
 	}
-	in := &input{name: h.Input.Path, open: open, alpha: likelyAlpha(h.Input)}
-	if in.name == connector.Stdin {
-		in.name = "stdin"
-	}
-	in.counted = in.rows.count(open)
-	first, err := open(0, 1)
-	if err != nil {
+	in := &keyedInput{open: open, alpha: likelyAlpha(k.Input)}
+	if in.origin, err = newOrigin(k.Input.Path, open); err != nil {
 		return nil, err
 	}
-	_, in.replayable = first.(stream.Replayable)
-	if err := first.Close(); err != nil {
-		return nil, fmt.Errorf("close input %q: %w", in.name, err)
-	}
+	in.counted = count(in.rows, open)
 	return in, nil
 }
 
@@ -87,22 +120,26 @@ func isCapture(o connector.KeyedOptions) bool {
 }
 
 // inputFaults returns what is wrong with the choice of an input, as far as that can be told without opening it.
-func (h *HeavyHitter) inputFaults() []error {
-	if h.Input.Path == "" {
-		if h.Generator.Items == 0 {
+func (k *KeyedItems) inputFaults() []error {
+	if k.Input.Path == "" {
+		if k.Generator.Items == 0 {
 			return []error{errors.New("generator of 0 items: want at least 1")}
 		}
 		return nil
 	}
 	var faults []error
 	formats := []string{"auto", "text", "csv", "jsonl", "pcap", "pcapng", "parquet"}
-	if f := string(h.Input.Format); f != "" && !slices.Contains(formats, f) {
+	if f := string(k.Input.Format); f != "" && !slices.Contains(formats, f) {
 		faults = append(faults, fmt.Errorf("unknown format %q: there are %s", f, strings.Join(formats, ", ")))
 	}
-	switch p := h.Input.OnBad; p {
+	return append(faults, badRowFaults(k.Input.OnBad)...)
+}
+
+// badRowFaults returns what is wrong with a policy for bad rows.
+func badRowFaults(p connector.BadRows) []error {
+	switch p {
 	case "", connector.FailOnBad, connector.SkipBad:
-	default:
-		faults = append(faults, fmt.Errorf("unknown policy for bad rows %q: there are %s, %s", p, connector.FailOnBad, connector.SkipBad))
+		return nil
 	}
-	return faults
+	return []error{fmt.Errorf("unknown policy for bad rows %q: there are %s, %s", p, connector.FailOnBad, connector.SkipBad)}
 }

@@ -5,34 +5,49 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 )
 
-// Report is what a job has done. Its JSON names are stable: programs read them.
-type Report struct {
-	Job            string        `json:"job"`
-	Input          string        `json:"input"`
-	Guarantee      string        `json:"guarantee"`
-	SourceReplay   bool          `json:"source_replay"` // the input can be read again, and was where needed
-	Interrupted    bool          `json:"interrupted"`
-	Items          uint64        `json:"items"` // read, each once
-	Seconds        Number        `json:"seconds"`
-	ItemsPerSecond Number        `json:"items_per_second"`
-	SkippedRows    int64         `json:"skipped_rows"` // bad rows that were left out
-	IgnoredRows    int64         `json:"ignored_rows"` // rows without an item: packets that are not IP
-	Theta          Number        `json:"theta"`
-	L              uint64        `json:"l"`
-	Gamma          uint64        `json:"gamma"`
-	Series         string        `json:"series"`
-	Compensate     bool          `json:"compensate"`
-	Workers        int           `json:"workers"`
-	Compute        int           `json:"compute"`
-	Failures       []Failure     `json:"failures"`
-	Unreached      []string      `json:"unreached_failures"` // injected failures whose time never came
-	Backups        Backups       `json:"backups"`
-	Verify         *Verification `json:"verify,omitempty"`
-	Outcome        Outcome       `json:"result"`
+// Report is what a job has done: what every job tells of a run, what it found, A, and if it was verified, how that
+// compares with a run without failures, V. Its JSON names are stable: programs read them.
+type Report[A answer[V], V verification] struct {
+	Summary
+	Verify  *V `json:"verify,omitempty"` // nil if the job was not verified
+	Outcome A  `json:"result"`
+}
+
+// Checks returns each figure that has a bound beside it, nil if the job was not verified.
+func (r *Report[A, V]) Checks() []Check {
+	if r.Verify == nil {
+		return nil
+	}
+	return (*r.Verify).Checks()
+}
+
+// Summary is what every job tells of a run.
+type Summary struct {
+	Job            string    `json:"job"`
+	Input          string    `json:"input"`
+	Guarantee      string    `json:"guarantee"`
+	Batch          uint64    `json:"batch,omitempty"` // items between two backups, if a number was set
+	SourceReplay   bool      `json:"source_replay"`   // the input can be read again, and was where needed
+	Interrupted    bool      `json:"interrupted"`
+	Items          uint64    `json:"items"` // read, each once
+	Seconds        Number    `json:"seconds"`
+	ItemsPerSecond Number    `json:"items_per_second"`
+	SkippedRows    int64     `json:"skipped_rows"` // bad rows that were left out
+	IgnoredRows    int64     `json:"ignored_rows"` // rows without an item: packets that are not IP
+	Theta          Number    `json:"theta"`
+	L              uint64    `json:"l"`
+	Gamma          uint64    `json:"gamma"`
+	Series         string    `json:"series"`
+	Compensate     bool      `json:"compensate"` // what failures may have taken was added back
+	Workers        int       `json:"workers"`
+	Compute        int       `json:"compute"`
+	Failures       []Failure `json:"failures"`
+	Unreached      []string  `json:"unreached_failures"` // injected failures whose time never came
+	Backups        Backups   `json:"backups"`
+	Plan           *Plan     `json:"plan,omitempty"` // of a job that has a target
 }
 
 // Failure is controller.Failure with figures that JSON can always hold.
@@ -56,52 +71,38 @@ type Backups struct {
 	Seconds      Number `json:"seconds"` // from the start of each until it was durable, added up
 }
 
-// Outcome is what the job found.
-type Outcome struct {
-	HeavyHitters []HeavyKey `json:"heavy_hitters"` // heaviest first
-	Threshold    Number     `json:"threshold"`     // share of the total
-	Total        Number     `json:"total"`         // weight of all items, as far as failures left it
+// newReport makes the report of a run that left its result in got.
+func newReport[R any, A answer[V], V verification](
+	e *Engine, p program[R, A, V], plan *Plan, got *R, result *controller.Result,
+) *Report[A, V] {
+	return &Report[A, V]{Summary: e.summary(p.name, p.input, plan, result), Outcome: p.answer(got)}
 }
 
-// HeavyKey is one heavy hitter.
-type HeavyKey struct {
-	Rank     int           `json:"rank"`
-	Key      connector.Key `json:"key"`
-	Estimate Number        `json:"estimate"`
-	Share    Number        `json:"share"`
-}
-
-func (h *HeavyHitter) report(in *input, a *answer, result *controller.Result) *Report {
-	r := &Report{
-		Job: HeavyHitterName, Input: in.name, Guarantee: h.Guarantee.String(), SourceReplay: !h.PipeSources,
+func (e *Engine) summary(name string, in *origin, plan *Plan, result *controller.Result) Summary {
+	s := Summary{
+		Job: name, Input: in.name, Guarantee: e.Guarantee.String(), Batch: e.Batch, SourceReplay: !e.PipeSources,
 		Interrupted: result.Interrupted, Items: result.Items, Seconds: Number(result.Seconds),
-		Theta: Number(h.Theta), L: h.L, Gamma: h.Gamma, Series: h.Series.String(), Compensate: h.Compensate,
-		Workers: h.Workers, Compute: h.Compute,
+		Theta: Number(e.Theta), L: e.L, Gamma: e.Gamma, Series: e.Series.String(),
+		Workers: e.Workers, Compute: e.Compute, Plan: plan,
 		Failures: make([]Failure, 0, len(result.Failures)), Unreached: []string{},
-		Outcome: Outcome{HeavyHitters: []HeavyKey{}, Threshold: Number(h.Threshold), Total: Number(a.total)},
 	}
-	r.SkippedRows, r.IgnoredRows = in.rows.totals()
+	s.SkippedRows, s.IgnoredRows = in.rows.totals()
 	if result.Seconds > 0 {
-		r.ItemsPerSecond = Number(float64(result.Items) / result.Seconds)
+		s.ItemsPerSecond = Number(float64(result.Items) / result.Seconds)
 	}
 	for _, f := range result.Failures {
-		r.Failures = append(r.Failures, failureOf(f))
+		s.Failures = append(s.Failures, failureOf(f))
 	}
 	for _, f := range result.Unreached {
-		r.Unreached = append(r.Unreached, f.String())
+		s.Unreached = append(s.Unreached, f.String())
 	}
 	for _, o := range result.Operators {
-		r.Backups.StateCommits += o.StateCommits
-		r.Backups.ItemCommits += o.ItemCommits
-		r.Backups.Bytes += o.Bytes
-		r.Backups.Seconds += Number(o.Seconds)
+		s.Backups.StateCommits += o.StateCommits
+		s.Backups.ItemCommits += o.ItemCommits
+		s.Backups.Bytes += o.Bytes
+		s.Backups.Seconds += Number(o.Seconds)
 	}
-	for _, row := range a.rows.Items() {
-		r.Outcome.HeavyHitters = append(r.Outcome.HeavyHitters, HeavyKey{
-			Rank: row.Rank, Key: row.Key, Estimate: Number(row.Estimate), Share: Number(row.Share),
-		})
-	}
-	return r
+	return s
 }
 
 func failureOf(f controller.Failure) Failure {
@@ -113,7 +114,7 @@ func failureOf(f controller.Failure) Failure {
 }
 
 // WriteJSON writes the report as one indented JSON object.
-func (r *Report) WriteJSON(w io.Writer) error {
+func (r *Report[A, V]) WriteJSON(w io.Writer) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode report: %w", err)

@@ -65,8 +65,8 @@ func compareMark(m rowMark, p stream.Position) int {
 }
 
 // count wraps an input so that its sources are counted. What they can do stays visible.
-func (c *rowCount) count(open stream.NewSource[connector.Keyed]) stream.NewSource[connector.Keyed] {
-	return func(part, parts int) (stream.Source[connector.Keyed], error) {
+func count[T any](c *rowCount, open stream.NewSource[T]) stream.NewSource[T] {
+	return func(part, parts int) (stream.Source[T], error) {
 		source, err := open(part, parts)
 		if err != nil {
 			return nil, err
@@ -75,17 +75,17 @@ func (c *rowCount) count(open stream.NewSource[connector.Keyed]) stream.NewSourc
 		if !ok {
 			return source, nil
 		}
-		s := &countedSource{Source: source, rows: c, skipper: skipper}
+		s := &countedSource[T]{Source: source, rows: c, skipper: skipper}
 		if replay, ok := source.(stream.Replayable); ok {
-			return &replayedSource{countedSource: s, Replayable: replay}, nil
+			return &replayedSource[T]{countedSource: s, Replayable: replay}, nil
 		}
 		return s, nil
 	}
 }
 
 // countedSource is a source whose left-out rows are counted.
-type countedSource struct {
-	stream.Source[connector.Keyed]
+type countedSource[T any] struct {
+	stream.Source[T]
 	rows    *rowCount
 	skipper connector.Skipper
 	base    rowMark // counted before this source was opened
@@ -94,7 +94,7 @@ type countedSource struct {
 }
 
 // Read implements stream.Source.
-func (s *countedSource) Read(dst []connector.Keyed) (int, error) {
+func (s *countedSource[T]) Read(dst []T) (int, error) {
 	n, err := s.Source.Read(dst)
 	s.items += uint64(n)
 	now := rowMark{at: stream.Position{Item: s.items}, skipped: s.skipper.Skipped(), ignored: s.skipper.Ignored()}
@@ -111,7 +111,7 @@ func (s *countedSource) Read(dst []connector.Keyed) (int, error) {
 }
 
 // Progress implements stream.Progresser; the size of an input that has none is not known.
-func (s *countedSource) Progress() (done, total int64) {
+func (s *countedSource[T]) Progress() (done, total int64) {
 	if p, ok := s.Source.(stream.Progresser); ok {
 		return p.Progress()
 	}
@@ -119,13 +119,13 @@ func (s *countedSource) Progress() (done, total int64) {
 }
 
 // replayedSource is a countedSource that can be read again.
-type replayedSource struct {
-	*countedSource
+type replayedSource[T any] struct {
+	*countedSource[T]
 	stream.Replayable
 }
 
 // Seek implements stream.Replayable.
-func (s *replayedSource) Seek(p stream.Position) error {
+func (s *replayedSource[T]) Seek(p stream.Position) error {
 	if err := s.Replayable.Seek(p); err != nil {
 		return err
 	}

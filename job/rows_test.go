@@ -53,7 +53,7 @@ func TestRowCountCountsEachRowOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.SliceOfN(rapid.Bool(), 0, 60).Draw(t, "rows")
 		var c rowCount
-		open := c.count(func(int, int) (stream.Source[connector.Keyed], error) { return &flawed{rows: rows}, nil })
+		open := count(&c, func(int, int) (stream.Source[connector.Keyed], error) { return &flawed{rows: rows}, nil })
 		positions := []stream.Position{{}}
 		s, err := open(0, 1)
 		require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestRowCountKeepsWhatASourceCanDo(t *testing.T) {
 		}
 		open, err := connector.OpenKeyed(o)
 		require.NoError(t, err)
-		s, err := c.count(open)(0, 1)
+		s, err := count(&c, open)(0, 1)
 		require.NoError(t, err)
 		_, ok := s.(stream.Replayable)
 		require.Equal(t, replays, ok)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/afstream/afstream/connector"
@@ -21,12 +20,19 @@ func EventLine(e controller.Event) string {
 	return fmt.Sprintf("failed     %-9s after %s (incarnation %d)", name, plural(e.AtItem, "item", "items"), e.Epoch)
 }
 
-// WriteText writes the report for people: the heavy hitters, what the job did, and, if it was verified, each figure
-// beside its bound. Nothing is written unless all of it can be made.
-func (r *Report) WriteText(w io.Writer) error {
+// WriteText writes the report for people: the answer, what the job did, and, if it was verified, each figure beside its
+// bound. Nothing is written unless all of it can be made.
+func (r *Report[A, V]) WriteText(w io.Writer) error {
 	var b bytes.Buffer
-	for _, write := range []func(*bytes.Buffer) error{r.writeHeavyHitters, r.writeSummary, r.writeFailures, r.writeVerification} {
-		if err := write(&b); err != nil {
+	if err := r.Outcome.write(&b, r.Verify); err != nil {
+		return err
+	}
+	r.Summary.write(&b)
+	if err := r.writeFailures(&b); err != nil {
+		return err
+	}
+	if r.Verify != nil {
+		if err := r.writeVerification(&b, (*r.Verify).Checks(), (*r.Verify).figures()); err != nil {
 			return err
 		}
 	}
@@ -48,72 +54,61 @@ func writeTable[T any](b *bytes.Buffer, rows []T, columns []connector.Column[T])
 	return sink.Close()
 }
 
-func (r *Report) writeHeavyHitters(b *bytes.Buffer) error {
-	o := &r.Outcome
-	if o.Total == 0 {
-		fmt.Fprintln(b, "no heavy hitters: there was no item with a weight")
-		return nil
+func (s *Summary) write(b *bytes.Buffer) {
+	fmt.Fprintf(b, "\n%s in %s (%s items/s) from %s, %s x %d\n", plural(s.Items, "item", "items"), seconds(float64(s.Seconds)),
+		strings.TrimSpace(scaled(float64(s.ItemsPerSecond))), printableName(s.Input), plural(uint64(s.Workers), "worker", "workers"), s.Compute)
+	if p := s.Plan; p != nil {
+		fmt.Fprintf(b, "planned: estimates within %s of the total of %v with confidence %s, sketches of %d x %s\n",
+			share(p.Error), p.Total, share(p.Confidence), p.Rows, group(uint64(p.Width)))
 	}
-	if len(o.HeavyHitters) == 0 {
-		fmt.Fprintf(b, "no key has %s of the total weight of %v\n", percent(float64(o.Threshold)), o.Total)
-		return nil
+	s.writeGuarantee(b)
+	if s.SkippedRows > 0 {
+		fmt.Fprintf(b, "%s left out\n", plural(uint64(s.SkippedRows), "bad row was", "bad rows were"))
 	}
-	columns := []connector.Column[HeavyKey]{
-		{Title: "rank", Number: true, Value: func(k HeavyKey) string { return group(uint64(k.Rank)) }},
-		{Title: "key", Value: func(k HeavyKey) string { return k.Key.String() }},
-		{Title: "estimate", Number: true, Value: func(k HeavyKey) string { return k.Estimate.String() }},
-		{Title: "share", Number: true, Value: func(k HeavyKey) string { return percent(float64(k.Share)) }},
+	if s.IgnoredRows > 0 {
+		fmt.Fprintf(b, "%s no item in them\n", plural(uint64(s.IgnoredRows), "row had", "rows had"))
 	}
-	if v := r.Verify; v != nil {
-		columns = append(columns,
-			connector.Column[HeavyKey]{Title: "exact", Number: true, Value: func(k HeavyKey) string {
-				return Number(v.exact.Weight(k.Key)).String()
-			}},
-			connector.Column[HeavyKey]{Title: "error", Number: true, Value: func(k HeavyKey) string {
-				exact := v.exact.Weight(k.Key)
-				return fmt.Sprintf("%+.3f%%", 100*(float64(k.Estimate)-exact)/exact)
-			}})
-	}
-	return writeTable(b, o.HeavyHitters, columns)
-}
-
-func (r *Report) writeSummary(b *bytes.Buffer) error {
-	fmt.Fprintf(b, "\n%s in %s (%s items/s) from %s, %s x %d\n", plural(r.Items, "item", "items"), seconds(float64(r.Seconds)),
-		strings.TrimSpace(scaled(float64(r.ItemsPerSecond))), printableName(r.Input), plural(uint64(r.Workers), "worker", "workers"), r.Compute)
-	if r.Guarantee == worker.None.String() {
-		fmt.Fprintln(b, "guarantee none: nothing was backed up")
-	} else {
-		source := "source can be read again"
-		if !r.SourceReplay {
-			source = "source is read like a pipe"
-		}
-		fmt.Fprintf(b, "guarantee %s: theta %v, l %s, gamma %s, %s series, %s\n", r.Guarantee, r.Theta, group(r.L),
-			group(r.Gamma), r.Series, source)
-		fmt.Fprintf(b, "backups: %s, %s, %sB in %s\n", plural(r.Backups.StateCommits, "state commit", "state commits"),
-			plural(r.Backups.ItemCommits, "item commit", "item commits"), scaled(float64(r.Backups.Bytes)),
-			seconds(float64(r.Backups.Seconds)))
-	}
-	if r.SkippedRows > 0 {
-		fmt.Fprintf(b, "%s left out\n", plural(uint64(r.SkippedRows), "bad row was", "bad rows were"))
-	}
-	if r.IgnoredRows > 0 {
-		fmt.Fprintf(b, "%s no item in them\n", plural(uint64(r.IgnoredRows), "row had", "rows had"))
-	}
-	for _, f := range r.Unreached {
+	for _, f := range s.Unreached {
 		fmt.Fprintf(b, "failure %s was never reached\n", f)
 	}
-	if r.Interrupted {
+	if s.Interrupted {
 		fmt.Fprintln(b, "interrupted: this is the result so far")
 	}
-	return nil
 }
 
-func (r *Report) writeFailures(b *bytes.Buffer) error {
-	if len(r.Failures) == 0 {
+func (s *Summary) writeGuarantee(b *bytes.Buffer) {
+	if s.Guarantee == worker.None.String() {
+		fmt.Fprintln(b, "guarantee none: nothing was backed up")
+		return
+	}
+	source := "source can be read again"
+	if !s.SourceReplay {
+		source = "source is read like a pipe"
+	}
+	switch s.Guarantee {
+	case worker.ErrorFree.String():
+		fmt.Fprintf(b, "guarantee %s: every item and every change was backed up, %s\n", s.Guarantee, source)
+	case worker.MiniBatch.String():
+		size := "65,536"
+		if s.Batch > 0 {
+			size = group(s.Batch)
+		}
+		fmt.Fprintf(b, "guarantee %s: all was backed up every %s items, %s\n", s.Guarantee, size, source)
+	default:
+		fmt.Fprintf(b, "guarantee %s: theta %v, l %s, gamma %s, %s series, %s\n", s.Guarantee, s.Theta, group(s.L),
+			group(s.Gamma), s.Series, source)
+	}
+	fmt.Fprintf(b, "backups: %s, %s, %sB in %s\n", plural(s.Backups.StateCommits, "state commit", "state commits"),
+		plural(s.Backups.ItemCommits, "item commit", "item commits"), scaled(float64(s.Backups.Bytes)),
+		seconds(float64(s.Backups.Seconds)))
+}
+
+func (s *Summary) writeFailures(b *bytes.Buffer) error {
+	if len(s.Failures) == 0 {
 		return nil
 	}
 	b.WriteByte('\n')
-	return writeTable(b, r.Failures, []connector.Column[Failure]{
+	return writeTable(b, s.Failures, []connector.Column[Failure]{
 		{Title: "failure", Value: func(f Failure) string { return fmt.Sprintf("%s/%d", f.Operator, f.Worker) }},
 		{Title: "at item", Number: true, Value: func(f Failure) string { return group(f.AtItem) }},
 		{Title: "divergence", Number: true, Value: func(f Failure) string { return f.Divergence.String() }},
@@ -124,46 +119,40 @@ func (r *Report) writeFailures(b *bytes.Buffer) error {
 	})
 }
 
-// measure is a line of the verification.
-type measure struct{ what, measured, bound, verdict string }
+// figure is a line of the verification.
+type figure struct{ what, measured, bound, verdict string }
 
-func (r *Report) writeVerification(b *bytes.Buffer) error {
-	v := r.Verify
-	if v == nil {
-		return nil
+// figure returns the check as a line.
+func (c Check) figure() figure {
+	f := figure{what: c.What, measured: c.Measured.String(), bound: c.Bound.String(), verdict: "broken"}
+	switch {
+	case !c.Promised():
+		f.bound, f.verdict = "none", "not promised"
+	case c.Kept():
+		f.verdict = "kept"
 	}
+	return f
+}
+
+func (s *Summary) writeVerification(b *bytes.Buffer, checks []Check, more []figure) error {
 	b.WriteByte('\n')
-	bounded := func(what string, measured, bound Number, slack float64) measure {
-		m := measure{what: what, measured: measured.String(), bound: bound.String(), verdict: "broken"}
-		switch {
-		case math.IsInf(float64(bound), 1):
-			m.bound, m.verdict = "none", "not promised"
-		case float64(measured) <= float64(bound)+slack:
-			m.verdict = "kept"
-		}
-		return m
+	var lines []figure
+	for _, c := range checks {
+		lines = append(lines, c.figure())
 	}
-	lines := []measure{
-		bounded("state divergence", v.StateDivergence, v.StateDivergenceBound, v.slack),
-		bounded("total divergence", v.TotalDivergence, v.TotalDivergenceBound, v.slack),
-		bounded("items lost", Number(v.LostItems), v.LostItemsBound, 0),
-		{what: "recall", measured: percent(v.Recall), verdict: fmt.Sprintf("%d of %d heavy hitters found", v.Correct, v.True)},
-		{what: "precision", measured: percent(v.Precision), verdict: fmt.Sprintf("%d of %d reported are heavy", v.Correct, v.Reported)},
-		{what: "mean relative error", measured: fmt.Sprintf("%.3f%%", 100*v.MeanRelativeError), verdict: "of the estimates of these"},
-	}
-	err := writeTable(b, lines, []connector.Column[measure]{
-		{Title: "verified", Value: func(m measure) string { return m.what }},
-		{Title: "measured", Number: true, Value: func(m measure) string { return m.measured }},
-		{Title: "bound", Number: true, Value: func(m measure) string { return m.bound }},
-		{Title: "verdict", Value: func(m measure) string { return m.verdict }},
+	err := writeTable(b, append(lines, more...), []connector.Column[figure]{
+		{Title: "verified", Value: func(f figure) string { return f.what }},
+		{Title: "measured", Number: true, Value: func(f figure) string { return f.measured }},
+		{Title: "bound", Number: true, Value: func(f figure) string { return f.bound }},
+		{Title: "verdict", Value: func(f figure) string { return f.verdict }},
 	})
 	if err != nil {
 		return err
 	}
 	switch {
-	case !v.Kept:
+	case !allKept(checks):
 		fmt.Fprintln(b, "verdict: a bound is broken")
-	case r.Guarantee == worker.None.String():
+	case s.Guarantee == worker.None.String():
 		fmt.Fprintln(b, "verdict: nothing was promised")
 	default:
 		fmt.Fprintln(b, "verdict: all bounds kept")

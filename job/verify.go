@@ -7,159 +7,164 @@ import (
 	"io"
 	"math"
 
-	"github.com/afstream/afstream/algorithms/heavyhitter"
-	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
 
-// Verification is a run beside its own failure-free run and beside exact counts. The package comment says what is
-// compared with which bound. A bound is null in JSON where nothing is promised: under guarantee none, or with an infinite
-// Theta.
+// Verification is what the verification of every job tells. The package comment says what is compared with which bound.
+// A bound is null in JSON where nothing is promised: under guarantee none, or with an infinite Theta.
 type Verification struct {
-	StateDivergence      Number `json:"state_divergence"` // largest absolute difference of a counter
-	StateDivergenceBound Number `json:"state_divergence_bound"`
-	TotalDivergence      Number `json:"total_divergence"` // difference of the total weight
-	TotalDivergenceBound Number `json:"total_divergence_bound"`
-	LostItems            uint64 `json:"lost_items"`
-	LostItemsBound       Number `json:"lost_items_bound"`
-	DuplicatedItems      uint64 `json:"duplicated_items"` // items whose outputs were emitted twice; always to be 0
-	Alpha                Number `json:"alpha"`            // largest weight of the input, for the bounds
-	Keys                 int    `json:"keys"`             // distinct ones
-	heavyhitter.Quality
-	HeavyHitters []ExactRow `json:"heavy_hitters"` // the true ones
-	Kept         bool       `json:"kept"`          // no bound is broken
-
-	exact *heavyhitter.Exact
-	slack float64 // rounding that the comparison of sums allows
+	LostItems       uint64 `json:"lost_items"` // those of any operator that nobody could give it again
+	LostItemsBound  Number `json:"lost_items_bound"`
+	DuplicatedItems uint64 `json:"duplicated_items"` // items whose outputs were emitted twice
+	DuplicatedBound Number `json:"duplicated_items_bound"`
+	Kept            bool   `json:"kept"` // no bound is broken
 }
 
-// ExactRow is a true heavy hitter.
-type ExactRow struct {
-	Key    connector.Key `json:"key"`
-	Weight Number        `json:"weight"`
-	Share  Number        `json:"share"`
+// Check is a measured figure beside the most that it was promised to be.
+type Check struct {
+	What     string // as in "state divergence"
+	Measured Number
+	Bound    Number // infinite if nothing is promised
+
+	slack float64 // rounding that the comparison allows
 }
 
-// roundingShare is the part of the total weight by which sums may differ because floating-point addition depends on the
-// order; whole weights add up exactly.
-const roundingShare = 1e-9
+// Promised says whether there is a bound at all.
+func (c Check) Promised() bool { return !math.IsInf(float64(c.Bound), 1) }
 
-// verify repeats the job without failures, counts its input exactly, and compares.
-func (h *HeavyHitter) verify(ctx context.Context, in *input, got *answer, result *controller.Result) (*Verification, error) {
-	var clean answer
-	again, err := h.Engine.repeat(ctx, h.topology(in.open, in.alpha, &clean))
-	if err != nil {
-		return nil, fmt.Errorf("repeat the job without failures: %w", err)
-	}
-	exact, largest, items, err := countExactly(ctx, in.open, h.Engine.progress(PhaseExact))
-	if err != nil {
-		return nil, fmt.Errorf("count exactly: %w", err)
-	}
-	if result.Items != items || again.Items != items {
-		return nil, fmt.Errorf("verify: the input changed between the runs: it had %d items, then %d, then %d",
-			result.Items, again.Items, items)
-	}
-	v := &Verification{Alpha: Number(largest), Keys: exact.Len(), exact: exact, slack: roundingShare * exact.Total()}
-	v.StateDivergence = Number(distance(got.cells, clean.cells))
-	v.TotalDivergence = Number(math.Abs(got.total - clean.total))
-	v.LostItems, v.DuplicatedItems = losses(result)
-	h.bounds(v, result)
-	v.Quality = heavyhitter.Compare(got.rows.Items(), exact, h.Threshold)
-	for _, r := range exact.HeavyHitters(h.Threshold) {
-		v.HeavyHitters = append(v.HeavyHitters, ExactRow{Key: r.Key, Weight: Number(r.Estimate), Share: Number(r.Share)})
-	}
-	v.Kept = v.err() == nil
-	return v, nil
-}
+// Kept says whether the bound, if there is one, is not broken. NaN breaks it.
+func (c Check) Kept() bool { return !c.Promised() || float64(c.Measured) <= float64(c.Bound)+c.slack }
 
-// bounds fills in what the package comment derives.
-func (h *HeavyHitter) bounds(v *Verification, result *controller.Result) {
-	if h.Guarantee == worker.None {
-		v.StateDivergenceBound = Number(math.Inf(1))
-		v.TotalDivergenceBound, v.LostItemsBound = v.StateDivergenceBound, v.StateDivergenceBound
-		return
-	}
-	atRisk := 0.0 // items
-	if h.PipeSources {
-		var ofSource uint64
-		for _, f := range result.Failures {
-			if f.Operator == "trace" {
-				ofSource++
-			}
-		}
-		atRisk = h.LossBound(1) + float64(h.Overdraft(1, ofSource))
-	}
-	inState := atRisk
-	if h.Compensate && !h.PipeSources {
-		inState = float64(h.L)
-	}
-	v.LostItemsBound = Number(atRisk)
-	v.StateDivergenceBound = Number(h.Theta) + Number(inState)*v.Alpha
-	v.TotalDivergenceBound = Number(h.Theta/h.Threshold) + Number(atRisk)*v.Alpha
-}
+// allKept says whether no check is broken.
+func allKept(checks []Check) bool { return broken(checks) == nil }
 
-// err returns which bounds are broken, wrapping ErrBound, nil if none is.
-func (v *Verification) err() error {
-	var broken []error
-	check := func(what string, measured, bound, slack Number) {
-		if !(measured <= bound+slack) { // so that NaN is broken
-			broken = append(broken, fmt.Errorf("%w: %s is %v, promised at most %v", ErrBound, what, measured, bound))
+// broken returns which bounds are broken, wrapping ErrBound, nil if none is.
+func broken(checks []Check) error {
+	var errs []error
+	for _, c := range checks {
+		if !c.Kept() {
+			errs = append(errs, fmt.Errorf("%w: %s is %v, promised at most %v", ErrBound, c.What, c.Measured, c.Bound))
 		}
 	}
-	check("state divergence", v.StateDivergence, v.StateDivergenceBound, Number(v.slack))
-	check("divergence of the total", v.TotalDivergence, v.TotalDivergenceBound, Number(v.slack))
-	check("number of items lost", Number(v.LostItems), v.LostItemsBound, 0)
-	if v.DuplicatedItems > 0 && !math.IsInf(float64(v.LostItemsBound), 1) {
-		check("number of items duplicated", Number(v.DuplicatedItems), 0, 0)
-	}
-	return errors.Join(broken...)
+	return errors.Join(errs...)
 }
 
-// distance returns the largest absolute difference of two vectors; +Inf if they cannot be compared.
-func distance(a, b []float64) float64 {
-	if len(a) != len(b) || a == nil {
+// items returns the checks of what every job has. That nothing was repeated goes without saying where nothing could be.
+func (v *Verification) items() []Check {
+	checks := []Check{{What: "items lost", Measured: Number(v.LostItems), Bound: v.LostItemsBound}}
+	if v.DuplicatedItems > 0 || v.DuplicatedBound > 0 && !math.IsInf(float64(v.DuplicatedBound), 1) {
+		checks = append(checks, Check{What: "items repeated", Measured: Number(v.DuplicatedItems), Bound: v.DuplicatedBound})
+	}
+	return checks
+}
+
+// losses fills in what operators lost or repeated.
+func (v *Verification) losses(result *controller.Result) {
+	for _, o := range result.Operators {
+		v.LostItems += o.Lost
+		v.DuplicatedItems += o.Repeated
+	}
+}
+
+// promise is how much failures may cost under the guarantee of a run.
+type promise struct {
+	// Params are those that the guarantee comes to: all 0 for mini-batches, all infinite for none.
+	errorbound.Params
+	nothing  bool // is promised
+	pipe     bool // the source is read like one
+	failures map[string]uint64
+}
+
+// promised returns what e promised in a run that ended so.
+func (e *Engine) promised(result *controller.Result) promise {
+	p := promise{Params: e.Params, pipe: e.PipeSources, failures: map[string]uint64{}}
+	switch e.Guarantee {
+	case worker.None:
+		p.nothing, p.Theta = true, math.Inf(1)
+	case worker.ErrorFree:
+		p.Theta, p.L, p.Gamma = 0, 0, 1
+	case worker.MiniBatch:
+		p.Theta, p.L, p.Gamma = 0, 0, 0
+	}
+	for _, f := range result.Failures {
+		p.failures[f.Operator]++
+	}
+	return p
+}
+
+// never returns how often may happen what no guarantee lets happen.
+func (p promise) never() float64 {
+	if p.nothing {
 		return math.Inf(1)
 	}
-	d := 0.0
-	for i := range a {
-		d = max(d, math.Abs(a[i]-b[i])) // max passes NaN on
-	}
-	return d
+	return 0
 }
 
-// countExactly reads the whole input and returns the weight of every key, the largest weight of an item, and how many
-// items there are.
-func countExactly(ctx context.Context, open stream.NewSource[connector.Keyed], progress func(done, total int64)) (
-	exact *heavyhitter.Exact, largest float64, items uint64, err error,
+// fromSource returns how many items can be lost on their way from a source of one partition, and by those that take
+// them: none if it can be read again, else L + Gamma and what rounding adds to Gamma.
+func (p promise) fromSource(name string) float64 {
+	if p.nothing || !p.pipe {
+		return p.never()
+	}
+	return p.LossBound(1) + float64(p.Overdraft(1, p.failures[name]))
+}
+
+// fromOperator returns how many items can be lost on their way from an operator of n partitions that emits as it
+// processes, whatever its source: Gamma, and what rounding adds to it.
+func (p promise) fromOperator(name string, n int) float64 {
+	if p.nothing {
+		return math.Inf(1)
+	}
+	return float64(p.Gamma) + float64(p.Overdraft(n, p.failures[name]))
+}
+
+// again returns how many items an operator of n partitions that emits as it processes may process twice: L, and what
+// rounding adds to it, for it needs at least one item between two backups as a sender needs one in flight.
+func (p promise) again(name string, n int) float64 {
+	if p.nothing {
+		return math.Inf(1)
+	}
+	like := errorbound.Params{Gamma: p.L, Series: p.Series}
+	return float64(p.L) + float64(like.Overdraft(n, p.failures[name]))
+}
+
+// costs is n*each with 0*Inf = 0: what cannot be lost costs nothing, and nothing is lost with what costs nothing.
+func costs(n, each float64) float64 {
+	if n == 0 || each == 0 {
+		return 0
+	}
+	return n * each
+}
+
+// readAgain gives all items of an input to take, and returns how many there are.
+func readAgain[T any](ctx context.Context, open stream.NewSource[T], progress func(done, total int64), take func([]T) error) (
+	items uint64, err error,
 ) {
 	source, err := open(0, 1)
 	if err != nil {
-		return nil, 0, 0, err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	size, _ := source.(stream.Progresser)
-	exact = heavyhitter.NewExact()
-	slab := make([]connector.Keyed, stream.SlabItems)
+	slab := make([]T, stream.SlabItems)
 	for ctx.Err() == nil {
 		n, err := source.Read(slab)
-		for _, item := range slab[:n] {
-			if err := exact.Add(item); err != nil {
-				return nil, 0, 0, err
-			}
-			largest = max(largest, item.Weight)
+		if err := take(slab[:n]); err != nil {
+			return items, err
 		}
 		items += uint64(n)
 		if progress != nil && size != nil {
 			progress(size.Progress())
 		}
 		if err == io.EOF {
-			return exact, largest, items, nil
+			return items, nil
 		}
 		if err != nil {
-			return nil, 0, 0, err
+			return items, err
 		}
 	}
-	return nil, 0, 0, ctx.Err()
+	return items, ctx.Err()
 }

@@ -9,5 +9,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(context.Background(), os.Args, os.Stdout, os.Stderr, cli.HeavyHitter()))
+	os.Exit(cli.Main(context.Background(), os.Args, os.Stdout, os.Stderr, cli.Jobs()...))
 }

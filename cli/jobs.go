@@ -1,0 +1,6 @@
+package cli
+
+// Jobs returns the jobs that come with afstream, in alphabetical order.
+func Jobs() []Job {
+	return []Job{Aggregate(), Distinct(), Grep(), HeavyHitter(), Join(), LogisticRegression(), WordCount()}
+}
