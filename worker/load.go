@@ -135,9 +135,12 @@ func (w *Worker) loadSource(i int, s *source) error {
 		s.furthest.Store(before.Read)
 	}
 	if w.replay != Rewinds {
-		s.read, s.exit.level, s.exit.ended = before.Read, before.Level, before.Ended
+		s.read, s.exit.level = before.Read, before.Level
+		if before.Ended {
+			s.exit.level-- // the end of the stream is still to be sent, under the same number
+		}
 		if s.windows != nil {
-			s.windows.Reopen(before.Level, before.Open, before.Read)
+			s.windows.Reopen(s.exit.level, before.Open, before.Read)
 		}
 		return nil
 	}

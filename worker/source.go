@@ -142,9 +142,6 @@ func (s *source) end() {
 	s.ended = true
 	s.task.Flush()
 	last := stream.Window{Number: s.exit.level + 1, Last: true}
-	if s.exit.ended { // its predecessor had ended the stream
-		last.Number = s.exit.level
-	}
 	if s.windows != nil {
 		last.Number = max(last.Number, s.windows.Open())
 	}
