@@ -1,70 +1,68 @@
 package transport
 
-import "github.com/afstream/afstream/ringbuf"
+import (
+	"sync/atomic"
+
+	"github.com/afstream/afstream/ringbuf"
+)
 
 // pipe is a connection within the process. Its data ring is written by the sender's downstream goroutine and read by
 // the receiver's upstream goroutine; its feedback ring the other way round.
 type pipe struct {
-	data     *ringbuf.SPSC[Frame]
-	feedback *ringbuf.SPSC[Ack]
-	sender   *ringbuf.Parker
-	receiver *ringbuf.Parker
+	data     way[Frame]
+	feedback way[Ack]
+}
+
+// way is one direction: a ring, the goroutine that reads it, and the one that writes it.
+type way[T any] struct {
+	ring   *ringbuf.SPSC[T]
+	reader *ringbuf.Parker
+	writer *ringbuf.Parker
+	full   atomic.Bool // the writer has found no room
+}
+
+func newWay[T any](slots int, writer, reader *ringbuf.Parker) way[T] {
+	return way[T]{ring: ringbuf.NewSPSC[T](slots), writer: writer, reader: reader}
+}
+
+// put writes one value, or reports false if there is no room; the writer is then woken when there is.
+func (w *way[T]) put(v T) bool {
+	if !w.ring.TryPush(v) {
+		w.full.Store(true)
+		if !w.ring.TryPush(v) { // the reader may have made room before it could see the mark
+			return false
+		}
+	}
+	w.reader.Wake()
+	return true
+}
+
+// take reads one value. The writer is woken only if it waits for room: waking a goroutine that sleeps costs more than
+// all else here.
+func (w *way[T]) take() (T, bool) {
+	v, ok := w.ring.TryPop()
+	if ok && w.full.Load() && w.full.Swap(false) {
+		w.writer.Wake()
+	}
+	return v, ok
 }
 
 // feedbackSlots is the room for acknowledgements under way. They are cumulative, so a full ring only delays them.
 const feedbackSlots = 64
 
-// Pipe returns the two ends of a new connection that holds up to slabs frames, at least 1 or it panics. sender and
-// receiver park the goroutines that own the ends; each end is for its owner only. Whatever one end does that the other
-// may wait for (a frame or an acknowledgement that arrives, or room for the next) wakes the other's parker.
+// Pipe returns the two ends of a new connection that holds up to slabs frames. sender and receiver park the
+// goroutines that own the ends.
 func Pipe(slabs int, sender, receiver *ringbuf.Parker) (Outbound, Inbound) {
-	p := &pipe{
-		data:     ringbuf.NewSPSC[Frame](slabs),
-		feedback: ringbuf.NewSPSC[Ack](feedbackSlots),
-		sender:   sender,
-		receiver: receiver,
-	}
+	p := &pipe{data: newWay[Frame](slabs, sender, receiver), feedback: newWay[Ack](feedbackSlots, receiver, sender)}
 	return (*outbound)(p), (*inbound)(p)
 }
 
-// outbound is the pipe as its sender sees it.
 type outbound pipe
 
-// Send implements Outbound.
-func (p *outbound) Send(f Frame) bool {
-	if !p.data.TryPush(f) {
-		return false
-	}
-	p.receiver.Wake()
-	return true
-}
+func (p *outbound) Send(f Frame) bool { return p.data.put(f) }
+func (p *outbound) Acks() (Ack, bool) { return p.feedback.take() }
 
-// Feedback implements Outbound.
-func (p *outbound) Acks() (Ack, bool) {
-	a, ok := p.feedback.TryPop()
-	if ok {
-		p.receiver.Wake()
-	}
-	return a, ok
-}
-
-// inbound is the pipe as its receiver sees it.
 type inbound pipe
 
-// Receive implements Inbound.
-func (p *inbound) Receive() (Frame, bool) {
-	f, ok := p.data.TryPop()
-	if ok {
-		p.sender.Wake()
-	}
-	return f, ok
-}
-
-// Acknowledge implements Inbound.
-func (p *inbound) Acknowledge(a Ack) bool {
-	if !p.feedback.TryPush(a) {
-		return false
-	}
-	p.sender.Wake()
-	return true
-}
+func (p *inbound) Receive() (Frame, bool) { return p.data.take() }
+func (p *inbound) Acknowledge(a Ack) bool { return p.feedback.put(a) }

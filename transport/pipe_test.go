@@ -84,7 +84,7 @@ func TestFeedbackRingHasItsRoom(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Every change wakes the side that may wait for it. The waiter announces itself first, so that the wake-up cannot
+// Every change wakes the side that waits for it: a reader always may, a writer does after it found no room. The waiter announces itself first, so that the wake-up cannot
 // come too early; that it came at all is what ParkTimeout reports.
 func TestChangesWakeTheOtherSide(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -92,9 +92,13 @@ func TestChangesWakeTheOtherSide(t *testing.T) {
 		receiver       bool // who is woken
 	}{
 		"Send":        {func(Outbound, Inbound) {}, func(o Outbound, _ Inbound) { o.Send(frame(1)) }, true},
-		"Receive":     {func(o Outbound, _ Inbound) { o.Send(frame(1)) }, func(_ Outbound, i Inbound) { i.Receive() }, false},
+		"Receive":     {func(o Outbound, _ Inbound) { o.Send(frame(1)); o.Send(frame(2)) }, func(_ Outbound, i Inbound) { i.Receive() }, false},
 		"Acknowledge": {func(Outbound, Inbound) {}, func(_ Outbound, i Inbound) { i.Acknowledge(ack(1)) }, false},
-		"Feedback":    {func(_ Outbound, i Inbound) { i.Acknowledge(ack(1)) }, func(o Outbound, _ Inbound) { o.Acks() }, true},
+		"Acks": {func(_ Outbound, i Inbound) {
+			for range feedbackSlots + 1 {
+				i.Acknowledge(ack(1))
+			}
+		}, func(o Outbound, _ Inbound) { o.Acks() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sender, receiver := ringbuf.NewParker(), ringbuf.NewParker()

@@ -97,6 +97,9 @@ const (
 	// ringSlabs is the room between two stages. On two cores a stage runs until its ring is empty or full, so the ring
 	// sets how many slabs one goroutine switch is shared by.
 	ringSlabs = 32
+	// wakeEvery is how many slabs a busy compute goroutine passes on before it wakes the downstream goroutine. Waking one
+	// that sleeps takes longer than making a slab, and whoever is woken for one slab at a time sleeps again at once.
+	wakeEvery = 8
 	// markEvery is how many items a source emits between two marks: what a rewind reads again at most needlessly.
 	markEvery = 1 << 14
 	// maxMarks bounds the marks a source keeps; beyond it every second one is dropped.

@@ -96,8 +96,16 @@ var waits = [...]string{
 	forReceivers: "its receivers to commit a window", forFeedback: "feedback", forTheEnd: "the end of the job",
 }
 
+// show lets downstream see what the partition has emitted, before it waits.
+func (c *core) show() {
+	if c.exit != nil {
+		c.exit.show()
+	}
+}
+
 // await parks until cond holds. It does not return if the worker is halted.
 func (c *core) await(what wait, cond func() bool) {
+	c.show()
 	c.waits.Store(uint32(what))
 	c.park.Wait(func() bool { return c.w.halted.Load() || cond() })
 	c.waits.Store(uint32(forNothing))
@@ -109,6 +117,7 @@ func (c *core) await(what wait, cond func() bool) {
 // awaitFor is await with a limit; it reports whether cond holds.
 func (c *core) awaitFor(what wait, d time.Duration, cond func() bool) bool {
 	end := time.Now().Add(d)
+	c.show()
 	c.waits.Store(uint32(what))
 	defer c.waits.Store(uint32(forNothing))
 	for {

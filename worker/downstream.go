@@ -215,7 +215,9 @@ func (d *downstream) pump(l *lane) (moved bool) {
 				return moved
 			}
 			l.held, l.holding = o, true
-			l.core.park.Wake()
+			if x := l.core.exit; x.full.Load() && x.full.Swap(false) {
+				l.core.park.Wake()
+			}
 		}
 		if !d.send(l, l.channels[l.held.ordinal]) {
 			return moved

@@ -32,6 +32,9 @@ type exit struct {
 	ended    bool                // so was the stream
 	out      *ringbuf.SPSC[outgoing]
 	sender   *threshold.Sender // nil unless the channels are at risk
+	unseen   int               // frames since the downstream goroutine was woken
+	lazy     bool              // it need not be woken for each: compute never waits for anything unannounced
+	full     atomic.Bool       // compute waits for room in out
 
 	acked     atomic.Uint64   // items acknowledged over all channels
 	committed []atomic.Uint64 // per ordinal, what the receiver has committed
@@ -148,7 +151,17 @@ func (x *exit) push(ordinal int, f transport.Frame) {
 	}
 	o := outgoing{Frame: f, ordinal: ordinal, gen: x.gen}
 	if !x.out.TryPush(o) {
-		x.c.await(forRoom, func() bool { return x.out.TryPush(o) })
+		x.c.await(forRoom, func() bool { x.full.Store(true); return x.out.TryPush(o) })
 	}
-	x.c.w.down.park.Wake()
+	if x.unseen++; !x.lazy || x.unseen == wakeEvery || f.Kind != transport.Data {
+		x.show()
+	}
+}
+
+// show wakes the downstream goroutine if there is something that it was not woken for.
+func (x *exit) show() {
+	if x.unseen > 0 {
+		x.unseen = 0
+		x.c.w.down.park.Wake()
+	}
 }

@@ -71,6 +71,7 @@ func (c *core) init(w *Worker, i int) {
 
 // addLane connects a partition's exit to the downstream stage.
 func (w *Worker) addLane(c *core) *lane {
+	c.exit.lazy = !w.cfg.Node.IsSource || w.replay == Rewinds // a pipe may make its reader wait at any time
 	if w.replay == AtRisk {
 		c.exit.sender = threshold.NewSender(w.budget.Gamma)
 	}

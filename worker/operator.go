@@ -61,6 +61,7 @@ type operator struct {
 	flightAt      uint64 // total at the commit under way
 	flightHandled uint64 // handled at the commit under way
 	flightInputs  []backup.Input
+	full          atomic.Bool     // upstream waits for room in the ring
 	processed     atomic.Uint64   // = handled, for upstream
 	gate          atomic.Uint64   // handled may go up to here, from upstream
 	wanted        atomic.Uint64   // upstream waits for processed to reach this
@@ -80,6 +81,7 @@ type plan struct {
 // run is the compute goroutine.
 func (o *operator) run() error {
 	if o.pending { // a close that a failure interrupted, or of which it is not known whether its outputs arrived
+		o.exit.each(o.exit.notice) // of the window before it
 		if err := o.finish(o.closed); err != nil {
 			return err
 		}
@@ -104,7 +106,9 @@ func (o *operator) run() error {
 				continue
 			}
 		}
-		o.w.up.park.Wake() // there is room
+		if o.full.Load() && o.full.Swap(false) {
+			o.w.up.park.Wake()
+		}
 		if err := o.take(d); err != nil {
 			return err
 		}

@@ -275,7 +275,7 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 	if d.accounted {
 		a.retain(f) // before compute can let go of it
 	}
-	if !p.in.TryPush(d) {
+	if !p.push(d) {
 		if d.accounted {
 			a.release(f)
 		}
@@ -295,6 +295,16 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 	}
 	p.park.Wake()
 	return true, nil
+}
+
+// push puts a delivery into the partition's ring, or reports false if there is no room; upstream is then woken when there
+// is.
+func (o *operator) push(d delivery) bool {
+	if o.in.TryPush(d) {
+		return true
+	}
+	o.full.Store(true)
+	return o.in.TryPush(d) // compute may have made room before it could see the mark
 }
 
 // first looks at the first frame of a connection, which shows what a failure of this worker has cost: a gap is what
