@@ -147,6 +147,9 @@ func FuzzMatch(f *testing.F) {
 }
 
 func TestSearchDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes the pool of regexp allocate")
+	}
 	blocks, _ := benchText()
 	for _, o := range []Options{{Strings: []string{"winter"}}, {Strings: []string{"winter", "x"}}, {Patterns: []string{"winter"}}} {
 		s, n := NewSearch(o), 0
