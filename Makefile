@@ -35,13 +35,11 @@ sim: ## the protocol simulation, 20,000 seeds, and more random topologies
 	$(GO) test ./threshold -run Simulation -sim.runs=20000
 	$(GO) test -tags invariants ./controller -run Properties -rapid.checks=400
 
-fuzz: ## every fuzz target for FUZZTIME
+fuzz: ## every fuzz target for FUZZTIME, two at a time
 	@set -e; for pkg in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "fuzz $$pkg $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
-		done; \
-	done
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do echo "$$pkg $$target"; done; \
+	done | xargs -P 2 -L 1 sh -c 'echo "fuzz $$0 $$1"; \
+		$(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 $$0 || exit 255'
 
 bench: ## the figures of docs/benchmarks.md, summed up by benchstat
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./controller | tee bench.out
