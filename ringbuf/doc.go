@@ -3,8 +3,8 @@
 //
 //   - [SPSC] is a ring for one producer and one consumer: the stages of one
 //     worker, chained.
-//   - [MPSC] is a ring for any number of producers and one consumer: several
-//     compute goroutines handing over to one downstream goroutine.
+//   - [MPSC] is a ring for any number of producers and one consumer: receivers
+//     that give slabs back to the emitter which made them.
 //   - [Parker] puts its owner to sleep until somebody wakes it. Rings never
 //     block by themselves; a goroutine that finds a ring full or empty waits
 //     with its Parker, and the other side wakes it after each push or pop.

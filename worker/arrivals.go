@@ -25,16 +25,6 @@ type arrivals struct {
 	entries []backup.LogEntry
 }
 
-// retain keeps the slab of a frame that is about to be added.
-func (a *arrivals) retain(f *transport.Frame) {
-	if f.Slab != nil {
-		f.Slab.Retain()
-	}
-}
-
-// release undoes retain.
-func (a *arrivals) release(f *transport.Frame) { f.Release() }
-
 // add takes one retained frame, and releases it when it leaves the queue.
 func (a *arrivals) add(c *inChannel, f transport.Frame, skip int) {
 	if f.Kind == transport.Punctuation {

@@ -45,7 +45,7 @@ func TestArrivalsFollowTheMachine(t *testing.T) {
 				slabs = append(slabs, s)
 				f := transport.Frame{Epoch: 3, First: ch.next - uint64(min(skip, int(ch.next))), Count: n, Slab: s}
 				skip = int(ch.next - f.First)
-				a.retain(&f)
+				retain(&f)
 				a.add(ch, f, skip)
 				ch.next = f.Next()
 				for range n - skip {

@@ -318,6 +318,7 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 	return true
 }
 
+// retain takes one more share of a frame's slab; Frame.Release gives it back.
 func retain(f *transport.Frame) {
 	if f.Slab != nil {
 		f.Slab.Retain()

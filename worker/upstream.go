@@ -273,11 +273,11 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 	}
 	p := u.w.operators[part]
 	if d.accounted {
-		a.retain(f) // before compute can let go of it
+		retain(f) // before compute can let go of it
 	}
 	if !p.push(d) {
 		if d.accounted {
-			a.release(f)
+			f.Release()
 		}
 		return false, nil
 	}
