@@ -34,6 +34,7 @@ type operator struct {
 	in     *ringbuf.SPSC[delivery]
 	inputs []backup.Input // position per dense input channel
 	ends   alignment
+	remake remake
 	log    []delivery // to be replayed before anything else
 
 	mail  []stream.Mailbox // feedback that arrives, per way back
@@ -122,12 +123,15 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.phase.Load() == landed || o.hasMail()
+		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail()
 	})
 	if err := o.collect(); err != nil {
 		return d, err
 	}
-	return d, o.settle()
+	if err := o.settle(); err != nil || !d.none() {
+		return d, err
+	}
+	return d, o.answer()
 }
 
 func (o *operator) take(d delivery) error {
@@ -161,7 +165,7 @@ func (o *operator) take(d delivery) error {
 		}
 	}
 	d.Release()
-	return nil
+	return o.answer()
 }
 
 // moved takes note of n processed items, the last of them just before position next of its channel.
@@ -169,6 +173,9 @@ func (o *operator) moved(d delivery, next uint64, n int) {
 	p := &o.inputs[d.input].Position
 	p.Epoch, p.Seq = d.position, next
 	o.total += uint64(n)
+	if next == d.Next() {
+		o.remake.taken[d.input]++
+	}
 	if o.marks != nil {
 		o.marks.Processed(o.total)
 	}
@@ -217,6 +224,9 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 		}
 		if o.marks != nil {
 			limit = min(limit, o.marks.Gate()-o.total)
+		}
+		if o.plan.whole {
+			limit = min(limit, max(o.committedAt+o.plan.every, o.total+1)-o.total)
 		}
 		run := int(limit)
 		if run > 0 && o.policy != nil {

@@ -178,6 +178,7 @@ func (o *operator) position() {
 		for _, ch := range edge[part] {
 			if ch != nil {
 				ch.epoch, ch.next, ch.acked = at[ch.input].Epoch, at[ch.input].Seq, at[ch.input].Seq
+				ch.safe.position = ch.next
 				ch.level, ch.ended = o.closed.Number, o.closed.Last
 			}
 		}
