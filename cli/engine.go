@@ -39,11 +39,11 @@ func guaranteeFlags(defaults job.Engine) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
 			Name: "guarantee", Value: defaults.Guarantee.String(), Category: categoryTolerate, EnvVars: env("guarantee"),
-			Usage: "what failures may cost: approximate (at most what theta, l and gamma allow), error-free (nothing: each item and change is backed up), mini-batch (nothing: all is backed up every --batch items) or none (anything; nothing is backed up)",
+			Usage: "what failures may cost: approximate (at most what theta, l and gamma allow), error-free (nothing: each item and change is backed up), mini-batch (nothing, but outputs may come twice: all is backed up every --batch items), upstream-backup (the same: senders keep items until their effects are backed up) or none (anything; nothing is backed up)",
 		},
 		&cli.GenericFlag{
 			Name: "batch", Value: &batch, Category: categoryTolerate, EnvVars: env("batch"), DefaultText: "65536",
-			Usage: "`ITEMS` that a partition processes between two backups under --guarantee mini-batch",
+			Usage: "`ITEMS` that a partition processes between two backups under --guarantee mini-batch or upstream-backup",
 		},
 	}
 }
@@ -111,7 +111,7 @@ func (e *Env) Engine() (job.Engine, error) {
 	}
 	guarantee, err := worker.ParseGuarantee(c.String("guarantee"))
 	if err != nil {
-		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none", "error-free", "mini-batch")
+		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none", "error-free", "mini-batch", "upstream-backup")
 	}
 	engine := job.Engine{
 		Params:       errorbound.Params{Theta: c.Float64("theta"), L: e.count("l"), Gamma: e.count("gamma"), Series: series},

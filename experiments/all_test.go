@@ -121,9 +121,6 @@ func TestTinyPartialBackup(t *testing.T) {
 func TestTinyApproaches(t *testing.T) {
 	for _, j := range textJobs() {
 		for _, a := range approaches() {
-			if len(j.refuses) > 0 && j.refuses[0] == a.guarantee {
-				continue
-			}
 			r, err := runApproach(t.Context(), j, a, 1, 20_000, 1)
 			require.NoError(t, err, "%s %s", j.name, a.name)
 			for _, m := range r.Errors {

@@ -17,8 +17,8 @@ import (
 // TestDistinctThroughFailures checks what the job says about itself under every guarantee.
 func TestDistinctThroughFailures(t *testing.T) {
 	for _, pipe := range []bool{false, true} {
-		for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch} {
-			if g == worker.MiniBatch && pipe {
+		for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
+			if pipe && exact(g) {
 				continue // refused
 			}
 			t.Run(fmt.Sprintf("pipe %v, %v", pipe, g), func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestDistinctThroughFailures(t *testing.T) {
 				require.Zero(t, v.HighRegisters)
 				require.LessOrEqual(t, v.Low, v.High)
 				require.Equal(t, g != worker.None, r.Checks()[0].Promised())
-				if g == worker.MiniBatch || g == worker.ErrorFree && !pipe {
+				if exact(g) || g == worker.ErrorFree && !pipe {
 					require.Zero(t, v.LowRegisters, "exact")
 				}
 				if g != worker.None {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/data"
+	"github.com/afstream/afstream/worker"
 )
 
 // faults reads failures that are written as on the command line.
@@ -80,3 +81,6 @@ func requireBroken[V verification](t *testing.T, kept V, changes map[string]func
 		require.Equal(t, 1, strings.Count(err.Error(), ErrBound.Error()), "%s: %v", what, err)
 	}
 }
+
+// exact says whether a guarantee goes by batches: states are exact, and the input must be one that can be read again.
+func exact(g worker.Guarantee) bool { return g == worker.MiniBatch || g == worker.UpstreamBackup }

@@ -29,7 +29,10 @@ func quick() LogisticRegression {
 func TestLogisticRegressionThroughFailures(t *testing.T) {
 	for _, workers := range []int{1, 2} {
 		for _, pipe := range []bool{false, true} {
-			for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree} {
+			for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
+				if pipe && exact(g) {
+					continue // refused
+				}
 				for name, all := range map[string][]string{
 					"learners": {"learn/0@300", "learn/0@700"},
 					"source":   {"examples/0@20%", "examples/0@60%"},
@@ -39,6 +42,9 @@ func TestLogisticRegressionThroughFailures(t *testing.T) {
 						l := quick()
 						l.Workers, l.PipeSources, l.Guarantee, l.Faults = workers, pipe, g, faults(t, all...)
 						l.Theta, l.L, l.Gamma, l.Model.Method = 2, 50, 50, logreg.SGD
+						if exact(g) {
+							l.Batch = 40
+						}
 						r, err := l.Run(t.Context())
 						require.NoError(t, err)
 						if g != worker.None { // with which items may be gone that a failure waits for
@@ -180,7 +186,7 @@ func TestLogisticRegressionSettings(t *testing.T) {
 		"bits":       func(l *LogisticRegression) { l.Model.Bits = 0 },
 		"rate":       func(l *LogisticRegression) { l.Model.Rate = math.NaN() },
 		"every":      func(l *LogisticRegression) { l.Model.Every = -1 },
-		"mini-batch": func(l *LogisticRegression) { l.Guarantee = worker.MiniBatch },
+		"batch pipe": func(l *LogisticRegression) { l.Guarantee, l.PipeSources = worker.MiniBatch, true },
 		"stdin":      func(l *LogisticRegression) { l.Path = connector.Stdin },
 		"operator":   func(l *LogisticRegression) { l.Faults = []controller.Fault{{Operator: "sketch", Items: 1}} },
 	})

@@ -24,14 +24,17 @@ func TestWordCountThroughFailures(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
 			for _, pipe := range []bool{false, true} {
-				for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch} {
-					if g == worker.MiniBatch && (pipe || split) {
+				for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
+					if pipe && exact(g) {
 						continue // refused: see TestWordCountSettings
 					}
 					t.Run(fmt.Sprintf("split %v, %v, pipe %v, %v", split, norm, pipe, g), func(t *testing.T) {
 						w := DefaultWordCount()
 						w.Verify, w.Split, w.PipeSources, w.Guarantee, w.Words.Norm = true, split, pipe, g, norm
 						w.Theta, w.L, w.Gamma = 600, 20, 20
+						if exact(g) {
+							w.Batch = 40
+						}
 						w.Faults = faults(t, "count/0@100", "count/1@200", "text/0@50%", "merge/0@1", "table/0@1")
 						if split {
 							w.Input = short
@@ -49,7 +52,7 @@ func TestWordCountThroughFailures(t *testing.T) {
 						require.Greater(t, v.Alpha, Number(10))
 						require.LessOrEqual(t, float64(v.Alpha), w.Words.Alpha())
 						require.Equal(t, g != worker.None, r.Checks()[0].Promised())
-						if g == worker.MiniBatch || g == worker.ErrorFree && !pipe && !split {
+						if !split && (exact(g) || g == worker.ErrorFree && !pipe) {
 							require.Zero(t, v.SumError, "exact")
 						}
 					})
@@ -76,6 +79,8 @@ func TestWordCountBounds(t *testing.T) {
 		{"error-free", func(w *WordCount) { w.Guarantee = worker.ErrorFree }, 0, 0, 0},
 		{"error-free pipe", func(w *WordCount) { w.Guarantee, w.PipeSources = worker.ErrorFree, true }, 50, 1, 0},
 		{"mini-batch", func(w *WordCount) { w.Guarantee = worker.MiniBatch }, 0, 0, 0},
+		{"mini-batch split", func(w *WordCount) { w.Guarantee, w.Split, w.Batch = worker.MiniBatch, true, 20 }, 20 * 50, 0, 20},
+		{"upstream backup split", func(w *WordCount) { w.Guarantee, w.Split, w.Batch = worker.UpstreamBackup, true, 20 }, 40 * 50, 0, 40},
 		{"none", func(w *WordCount) { w.Guarantee = worker.None }, inf, inf, inf},
 		{"split none", func(w *WordCount) { w.Guarantee, w.Split = worker.None, true }, inf, inf, inf},
 	} {
@@ -152,7 +157,6 @@ func TestWordCountSettings(t *testing.T) {
 		"batch":       func(w *WordCount) { w.Batch = 5 },
 		"batch pipe":  func(w *WordCount) { w.Guarantee, w.PipeSources = worker.MiniBatch, true },
 		"batch stdin": func(w *WordCount) { w.Guarantee, w.Input = worker.MiniBatch, Text{Reader: strings.NewReader("a")} },
-		"batch split": func(w *WordCount) { w.Guarantee, w.Split = worker.MiniBatch, true },
 		"operator":    func(w *WordCount) { w.Faults = []controller.Fault{{Operator: "split", Items: 1}} },
 	})
 }

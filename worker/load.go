@@ -265,7 +265,7 @@ func (o *operator) promiseBatches(batch uint64) error {
 		} // else only its Close makes them so
 	case cfg.Guarantee == MiniBatch:
 		o.plan.whole, o.plan.every = true, batch
-	case cfg.emits():
+	case cfg.emits() || cfg.Node.IsSink:
 		o.marks = threshold.NewMarks(2 * batch) // it begins a commit after half of them, and stops where that is not durable
 	default:
 		o.plan.every = batch

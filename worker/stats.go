@@ -66,8 +66,8 @@ type Remains struct {
 
 // InputRemains is how far one input channel had come, as positions in the sender's incarnation Epoch.
 type InputRemains struct {
-	Epoch           uint64
-	Received, Acked uint64
-	ProcessedEpoch  uint64
-	Processed       uint64
+	Epoch          uint64
+	Acked          uint64
+	ProcessedEpoch uint64
+	Processed      uint64
 }
