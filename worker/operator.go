@@ -54,6 +54,7 @@ type operator struct {
 	writer  *stream.StateWriter
 	partial bool    // the commit under way holds elements
 	claimed float64 // divergence when items last counted as processed; I1 is about this
+	share
 
 	handled       uint64 // accounted items processed
 	total         uint64 // items processed
@@ -122,12 +123,15 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.phase.Load() == landed || o.hasMail()
+		return ok || o.flight.phase.Load() == landed || o.hasMail() || o.told.Load() != nil
 	})
 	if err := o.collect(); err != nil {
 		return d, err
 	}
-	return d, o.settle()
+	if err := o.settle(); err != nil {
+		return d, err
+	}
+	return d, o.reshare()
 }
 
 func (o *operator) take(d delivery) error {
@@ -205,6 +209,9 @@ func (o *operator) publish() {
 func (o *operator) allowance(d delivery, n int) (int, error) {
 	for {
 		if err := o.settle(); err != nil {
+			return 0, err
+		}
+		if err := o.reshare(); err != nil {
 			return 0, err
 		}
 		limit := uint64(n)
