@@ -16,7 +16,9 @@ func (m *Marks) Raise(l uint64) { m.l = max(m.l, l) }
 // cost. If the state is told theta as well it is told first, since what a partial backup saves depends on it.
 func (b *Backup) SetTheta(theta float64) {
 	if theta < b.theta {
-		b.floor = -1 // a backup made for the old limit may have left what one for the new limit clears
+		// A backup made for the old limit may have left what one for the new limit clears, and under +Inf nobody looked
+		// whether a NaN is old.
+		b.floor, b.granted = -1, true
 	}
 	b.theta, b.begin = theta, b.beginning(theta)
 	if !b.inFlight && b.carried == 0 {

@@ -18,9 +18,11 @@ type Grant struct {
 // Saved is what the state backups of one partition have been so far in one incarnation. Positions alone, and items that are logged, cost the
 // same whatever theta is, and do not count.
 type Saved struct {
-	Commits uint64  // that held elements of the state
-	Bytes   uint64  // of these elements
-	Cleared float64 // divergence that they have taken off the state, added up; what could not be told is left out
+	Commits uint64 // that held elements of the state
+	Bytes   uint64 // of these elements
+	// Cleared is the divergence that they have taken off the state, added up, as the policy sees it: what a backup leaves out
+	// of a state that does not account for itself is in it, and what was infinite or no number is not.
+	Cleared float64
 }
 
 // share is what a partition has to do with the division of Theta while it runs. Fields without atomics belong to the
