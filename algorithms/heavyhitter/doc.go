@@ -32,5 +32,6 @@
 // key whose weight has reached the bar has grown by more than theta since it became a candidate, but no counter may be
 // more than theta ahead of its backup, hence there was a backup in between, with the candidate in it. (While theta + Alpha is more than half the bar, near means
 // half the bar, and this does not hold; a budget like that promises little anyway. With theta = +Inf it promises
-// nothing.)
+// nothing. If theta rises while a sketch runs, as it may where Theta is divided by load, a key that had come near under the lower
+// one only, and does not come again after a failure, may be lost, too.)
 package heavyhitter
