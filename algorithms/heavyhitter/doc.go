@@ -32,6 +32,9 @@
 // key whose weight has reached the bar has grown by more than theta since it became a candidate, but no counter may be
 // more than theta ahead of its backup, hence there was a backup in between, with the candidate in it. (While theta + Alpha is more than half the bar, near means
 // half the bar, and this does not hold; a budget like that promises little anyway. With theta = +Inf it promises
-// nothing. If theta rises while a sketch runs, as it may where Theta is divided by load, a key that had come near under the lower
-// one only, and does not come again after a failure, may be lost, too.)
+// nothing.)
+//
+// Where theta rises while a sketch runs, as it may if Theta is divided by load, a key may pass from what was not near into
+// what is without being seen, and be lost above the bar by as much as theta has risen. That is within the Theta that keys may
+// lack without Options.Compensate. With it near means half the bar at all times, and nothing passes unseen.
 package heavyhitter
