@@ -61,10 +61,10 @@ type account struct {
 	failures uint64
 	costs    []float64 // what each of its failures may have cost
 	spent    float64   // b: the sum of costs
-	granted  float64 // the largest reserve it may be using
-	target   float64 // the reserve it is to have when all is confirmed
-	lowering uint64  // the round that it has to confirm, 0 if none
-	wish     float64 // the reserve that the last Rebalance wants; above granted where a raise is waiting
+	granted  float64   // the largest reserve it may be using
+	target   float64   // the reserve it is to have when all is confirmed
+	lowering uint64    // the round that it has to confirm, 0 if none
+	wish     float64   // the reserve that the last Rebalance wants; above granted where a raise is waiting
 }
 
 // NewLedger returns the ledger of an operator whose workers have not failed yet, with equal shares: those of [Share].

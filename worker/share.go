@@ -15,8 +15,8 @@ type Grant struct {
 	Costs []float64 // what each failure before this incarnation may have cost
 }
 
-// Saved is what the state backups of one partition have been so far in one incarnation. Positions alone, and items that are logged, cost the
-// same whatever theta is, and do not count.
+// Saved is what the state backups of one partition have been so far in one incarnation. Positions alone, and items that
+// are logged, cost the same whatever theta is, and do not count.
 type Saved struct {
 	Commits uint64 // that held elements of the state
 	Bytes   uint64 // of these elements
@@ -70,7 +70,8 @@ func (w *Worker) Divisible() (stream.Measure, bool) {
 		return m, false
 	}
 	for _, o := range w.operators {
-		if theta := o.inForce; o.policy == nil || !(theta > 0) || math.IsInf(theta, 1) || o.measure.Norm != m.Norm || o.measure.Combine != m.Combine {
+		finite := o.inForce > 0 && !math.IsInf(o.inForce, 1)
+		if o.policy == nil || !finite || o.measure.Norm != m.Norm || o.measure.Combine != m.Combine {
 			return m, false
 		}
 	}
