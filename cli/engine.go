@@ -71,6 +71,10 @@ func toleranceFlags(defaults job.Engine, l, gamma *count) []cli.Flag {
 			Usage: "read the input again after a failure, which loses no item; with =false it is read like a pipe, and l and gamma count",
 		},
 		&cli.StringFlag{
+			Name: "allocate", Value: defaults.Allocate.String(), Category: categoryTolerate, EnvVars: env("allocate"),
+			Usage: "how theta is divided among the workers of an operator: equal, or by-cost (a worker whose state changes faster gets more, as measured while the job runs, so that fewer backups keep the same bound)",
+		},
+		&cli.StringFlag{
 			Name: "backup-dir", Category: categoryTolerate, EnvVars: env("backup-dir"),
 			Usage: "`DIRECTORY` for the backups, made if missing (default: a temporary one, removed at the end)",
 		},
@@ -113,9 +117,14 @@ func (e *Env) Engine() (job.Engine, error) {
 	if err != nil {
 		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none", "error-free", "mini-batch", "upstream-backup")
 	}
+	allocate, err := controller.ParseAllocation(c.String("allocate"))
+	if err != nil {
+		return job.Engine{}, choice("allocate", c.String("allocate"), "equal", "by-cost")
+	}
 	engine := job.Engine{
 		Params:       errorbound.Params{Theta: c.Float64("theta"), L: e.count("l"), Gamma: e.count("gamma"), Series: series},
 		Guarantee:    guarantee,
+		Allocate:     allocate,
 		Batch:        e.count("batch"),
 		Workers:      c.Int("workers"),
 		Compute:      c.Int("compute"),

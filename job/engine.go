@@ -44,6 +44,10 @@ type Engine struct {
 	// allow to set it; 0 means DefaultBatch. The more, the fewer stops, and the more is done again after a failure.
 	Batch uint64
 
+	// Allocate is how Theta is divided among the workers of each operator; default Equal. With ByCost the parts follow the
+	// loads while the job runs, where an operator gains from it; guarantees other than Approximate have nothing to divide.
+	Allocate controller.Allocation
+
 	// Workers is how many workers run the operator that does the work, see each job; each is a unit of failure. Compute
 	// is how many goroutines with a state of their own each of them has. More than there are cores does not help.
 	Workers, Compute int
@@ -154,7 +158,7 @@ func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (
 		return nil, err
 	}
 	o := controller.Options{
-		Params: e.Params, Guarantee: e.Guarantee, Batch: e.batch(), PipeSources: e.PipeSources, Faults: injected,
+		Params: e.Params, Guarantee: e.Guarantee, Allocate: e.Allocate, Batch: e.batch(), PipeSources: e.PipeSources, Faults: injected,
 		Log: e.Log, OnEvent: e.OnEvent, OnProgress: e.progress(PhaseRun),
 	}
 	if e.Guarantee == worker.None {

@@ -98,6 +98,9 @@ func (s *Summary) writeGuarantee(b *bytes.Buffer) {
 	default:
 		fmt.Fprintf(b, "guarantee %s: theta %v, l %s, gamma %s, %s series, %s\n", s.Guarantee, s.Theta, group(s.L),
 			group(s.Gamma), s.Series, source)
+		if s.Allocate == controller.ByCost.String() {
+			fmt.Fprintf(b, "theta was divided by cost: %s\n", plural(s.Moves, "part was moved", "parts were moved"))
+		}
 	}
 	fmt.Fprintf(b, "backups: %s, %s, %sB in %s\n", plural(s.Backups.StateCommits, "state commit", "state commits"),
 		plural(s.Backups.ItemCommits, "item commit", "item commits"), scaled(float64(s.Backups.Bytes)),

@@ -80,5 +80,6 @@ func (o *operator) raise(level uint64) {
 }
 
 func (o *operator) newPolicy(theta float64) *threshold.Backup {
+	o.inForce = theta
 	return threshold.NewBackup(threshold.BackupConfig{Theta: theta, Alpha: o.measure.Alpha, SelfAccounting: o.state.durable != nil})
 }

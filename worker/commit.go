@@ -128,12 +128,14 @@ func (o *operator) settle() error {
 		return err
 	}
 	if o.partial {
+		before := o.diverged()
 		if o.state.durable != nil {
 			o.state.durable.BackupDurable()
 		}
 		if o.policy != nil {
 			o.policy.Durable(o.state.now())
 		}
+		o.saved(o.bytes, before, o.diverged())
 		o.stale = o.stale && !o.next.Whole
 	}
 	o.committedAt = o.flightAt

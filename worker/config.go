@@ -80,6 +80,7 @@ type Config struct {
 	Epoch     uint64   // incarnation, from 1
 	Failures  uint64   // durable before this incarnation was made
 	FailedAt  []uint64 // of each failure, the last window that the worker had closed
+	Grant     *Grant   // its part of Theta, durable before this incarnation was made; nil for an equal one
 	Guarantee Guarantee
 	Params    errorbound.Params
 	Batch     uint64 // items between two backups of a partition, for MiniBatch and UpstreamBackup; 0 = 1 << 16

@@ -188,6 +188,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 	}
 	o.k = w.cfg.remembered(w.cfg.startLevel())
 	w.budget = split(&w.cfg, o.measure, o.k)
+	w.budget.Theta = w.cfg.thetaAfter(w.cfg.Failures, o.measure, w.budget.Theta)
 	if err := o.promise(); err != nil {
 		return fmt.Errorf("operator %q: %w: %w", w.cfg.Node.Name, ErrOperator, err)
 	}

@@ -55,6 +55,7 @@ type operator struct {
 	writer  *stream.StateWriter
 	partial bool    // the commit under way holds elements
 	claimed float64 // divergence when items last counted as processed; I1 is about this
+	share
 
 	handled       uint64 // accounted items processed
 	total         uint64 // items processed
@@ -123,12 +124,15 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail()
+		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail() || o.told.Load() != nil
 	})
 	if err := o.collect(); err != nil {
 		return d, err
 	}
-	if err := o.settle(); err != nil || !d.none() {
+	if err := o.settle(); err != nil {
+		return d, err
+	}
+	if err := o.reshare(); err != nil || !d.none() {
 		return d, err
 	}
 	return d, o.answer()
@@ -212,6 +216,9 @@ func (o *operator) publish() {
 func (o *operator) allowance(d delivery, n int) (int, error) {
 	for {
 		if err := o.settle(); err != nil {
+			return 0, err
+		}
+		if err := o.reshare(); err != nil {
 			return 0, err
 		}
 		limit := uint64(n)

@@ -92,7 +92,7 @@ func (o *operator) compensate(c stream.Compensator, r *backup.Restored) {
 		if o.w.cfg.Node.Forget != 0 { // its thresholds may have risen again
 			b = split(&o.w.cfg, o.measure, 0)
 		}
-		theta += b.Theta
+		theta += o.w.cfg.thetaAfter(k, o.measure, b.Theta)
 		if o.w.cfg.InputsAtRisk {
 			lost += b.L
 		}

@@ -37,7 +37,7 @@ type Worker struct {
 // Replay says how the worker's output can be had again.
 func (w *Worker) Replay() Replay { return w.replay }
 
-// Budget returns the thresholds of each of the worker's partitions.
+// Budget returns the thresholds that each of the worker's partitions starts with.
 func (w *Worker) Budget() threshold.Budget { return w.budget }
 
 // Stats returns the worker's counters.
@@ -189,7 +189,7 @@ func (w *Worker) Autopsy() *Autopsy {
 	}
 	for i, o := range w.operators {
 		a.Feedback += o.feedbackLost()
-		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level, Divergence: o.claimed}
+		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level, Divergence: o.claimed, Theta: o.inForce}
 		if o.exit != nil {
 			r.Emitted = o.exit.emitted(o.task.Buffered())
 		}
