@@ -101,6 +101,9 @@ type OperatorResult struct {
 	Seconds      float64
 	Feedback     uint64  // values delivered to it
 	FeedbackLost uint64  // values it sent that were replaced by later ones or lost, or that died with it
+	Handed       uint64  // values that its partitions have handed one another; see stream.Colleagues
+	HandedLost   uint64  // at most so many of these were lost with a worker
+	HandedTwice  uint64  // at most so many were handed over again after a failure although they had counted
 	Theta        float64 // thresholds of a partition in its first incarnation
 	L, Gamma     uint64
 }

@@ -29,7 +29,7 @@ func (o *operator) obey() error {
 		}
 		return o.begin(false)
 	}
-	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due()
+	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due() || o.peers != nil && o.peers.due()
 	if due && o.plan.whole {
 		return o.commitWhole()
 	}
@@ -96,6 +96,7 @@ func (o *operator) begin(whole bool) error {
 	o.next.Closing = encodeClosing(o.closed, o.pending)
 	o.flightAt, o.flightHandled = o.total, o.handled
 	copy(o.flightInputs, o.inputs)
+	o.peers.begun()
 	o.commit(&o.next)
 	return nil
 }
@@ -126,6 +127,7 @@ func (o *operator) settle() error {
 	if o.marks != nil {
 		o.marks.Committed(o.flightAt)
 	}
+	o.peers.committed()
 	for i, in := range o.flightInputs {
 		o.committed[i].Store(in.Seq)
 	}

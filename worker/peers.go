@@ -1,0 +1,428 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/threshold"
+)
+
+// peers is what one partition has to do with the others of its worker: the values it hands them and they hand it, and
+// the windows they end together. Fields without atomics belong to the compute goroutine; before Run they belong to Load.
+//
+// Levels number windows as in alignment: a level is that of the last window ended, streamEnded that of the stream.
+//
+// Invariants, per partition; a value counts once its receiver is within theta again, or has dropped it:
+//
+//	P1   handed over - counted <= max(gamma, 1)                  what a failure can lose
+//	P2   handed over since the last commit <= max(l, 1)          what a failure can hand over twice
+//	P3   a value counts before its receiver closes the window that its giver handed it over in
+type peers struct {
+	o        *operator
+	desk     stream.Desk
+	finisher stream.Finisher   // nil if it keeps nothing back
+	all      []*peers          // of the worker, by compute goroutine
+	sender   *threshold.Sender // P1
+	marks    *threshold.Marks  // P2
+	durable  []uint64          // per peer, values handed over at the last durable commit
+	flying   []uint64          // at the commit begun last
+
+	levels  []uint64 // per peer, of the ends taken
+	closed  uint64   // of the partition
+	meeting uint64   // what the partition waits for its peers to end; 0 = nothing
+	silent  bool     // it has told its peers so, and hands nothing over until the window is closed
+
+	counted []atomic.Uint64 // per peer, the values of it that count
+	wants   atomic.Bool     // it waits for its peers to take something
+}
+
+// partsGamma says whether what the operator emits shares its gamma with what it hands over: each gets half.
+func (c *Config) partsGamma() bool { return c.Node.NewDesk != nil && operatorReplay(c) == AtRisk }
+
+// divide takes the half of gamma that is left to the items, or to the values.
+func (c *Config) divide(b threshold.Budget) threshold.Budget {
+	if c.partsGamma() {
+		b.Gamma /= 2
+	}
+	return b
+}
+
+// mayHandOver refuses an operator whose peers could cost more than any threshold bounds.
+func (o *operator) mayHandOver() error {
+	cfg := &o.w.cfg
+	switch {
+	case cfg.Node.NewDesk == nil || cfg.Guarantee == None:
+		return nil
+	case cfg.Guarantee != Approximate:
+		return fmt.Errorf("guarantee %v cannot cover Colleagues: what one partition has handed over is in no common backup "+
+			"with what the other has taken; use %v", cfg.Guarantee, Approximate)
+	case o.state.divergence == nil || o.state.backup == nil:
+		return errors.New("Colleagues need StateDivergence, BackupState and RestoreState: else a failure would lose all that a " +
+			"partition was handed")
+	}
+	return nil
+}
+
+// openDesk gives the operator its peers, if it was built with them. Its state is restored.
+func (o *operator) openDesk() error {
+	cfg := &o.w.cfg
+	if cfg.Node.NewDesk == nil {
+		return nil
+	}
+	n := cfg.Node.Compute
+	b := o.w.budget
+	o.peers = &peers{
+		o: o, sender: threshold.NewSender(b.Gamma), marks: threshold.NewMarks(b.L), silent: true,
+		durable: make([]uint64, n), flying: make([]uint64, n), levels: make([]uint64, n), counted: make([]atomic.Uint64, n),
+	}
+	o.peers.finisher, _ = o.task.Operator().(stream.Finisher)
+	var err error
+	if o.peers.desk, err = cfg.Node.NewDesk(o.task.Operator(), o.index%n, n, o.peers); err != nil {
+		return fmt.Errorf("operator %q: %w: %w", cfg.Node.Name, ErrOperator, err)
+	}
+	return nil
+}
+
+// seatPeers joins the partitions of the worker, once all are loaded, and takes note of what the failure before has cost.
+func (w *Worker) seatPeers() {
+	if w.cfg.Node.NewDesk == nil {
+		return
+	}
+	var all []*peers
+	var desks []stream.Desk
+	for _, o := range w.operators {
+		all, desks = append(all, o.peers), append(desks, o.peers.desk)
+	}
+	for _, p := range all {
+		p.all = all
+		p.desk.Seat(desks)
+	}
+	if before := w.cfg.Before; before != nil {
+		w.stats.HandedLost.Add(before.HandedLost)
+		w.stats.HandedTwice.Add(before.HandedTwice)
+	}
+}
+
+// rejoin says again which window the partition had ended: the peers of a recovered one may have an older backup than it
+// has, but never one from before the window before, which it could not have closed without them.
+func (o *operator) rejoin() {
+	p := o.peers
+	if p == nil {
+		return
+	}
+	p.closed = level(o.closed)
+	p.silent = o.pending || o.closed.Last
+	if p.closed > 0 {
+		for to := range p.all {
+			p.end(to, p.closed) // there is room in a new ring
+		}
+	}
+}
+
+// level is the level of a partition that has ended w.
+func level(w stream.Window) uint64 {
+	if w.Last {
+		return streamEnded
+	}
+	return w.Number
+}
+
+// Grant implements stream.Granter.
+func (p *peers) Grant() uint64 {
+	switch {
+	case p.silent:
+		return 0
+	case p.o.plan.never:
+		return math.MaxUint64
+	}
+	p.note()
+	return min(p.sender.Credit(), p.marks.Gate()-p.sender.Emits())
+}
+
+// Gave implements stream.Granter.
+func (p *peers) Gave(to int) { p.all[to].o.park.Wake() }
+
+// note brings the machines up to date. They may lag behind what was granted, never behind what is decided by them.
+func (p *peers) note() {
+	handed := p.handed()
+	p.sender.Emitted(handed - p.sender.Emits())
+	p.sender.Acked(p.taken())
+	p.marks.Processed(handed)
+	if checkInvariants && !p.o.plan.never {
+		if err := errors.Join(p.sender.Valid(), p.marks.Valid()); err != nil {
+			panic(fmt.Errorf("what was handed over to peers: %w", err))
+		}
+	}
+}
+
+// handed returns how many values the partition has handed over.
+func (p *peers) handed() uint64 {
+	n := uint64(0)
+	for to := range p.all {
+		n += p.desk.Handed(to)
+	}
+	return n
+}
+
+// taken returns how many of the partition's values count at its peers.
+func (p *peers) taken() uint64 {
+	self, n := p.self(), uint64(0)
+	for _, q := range p.all {
+		n += q.counted[self].Load()
+	}
+	return n
+}
+
+func (p *peers) self() int { return p.o.index % len(p.all) }
+
+// due says whether a commit should begin so that more can be handed over.
+func (p *peers) due() bool {
+	if p.o.plan.never {
+		return false
+	}
+	p.note()
+	return p.marks.Due()
+}
+
+// begun takes note of a commit that is being made.
+func (p *peers) begun() {
+	if p == nil {
+		return
+	}
+	for to := range p.flying {
+		p.flying[to] = p.desk.Handed(to)
+	}
+}
+
+// committed takes note that it is durable: after a failure what was handed over before it is not handed over again.
+func (p *peers) committed() {
+	if p == nil {
+		return
+	}
+	p.note()
+	copy(p.durable, p.flying)
+	handed := uint64(0)
+	for _, n := range p.durable {
+		handed += n
+	}
+	p.marks.Committed(handed)
+}
+
+// raise gives back what forgotten failures had taken.
+func (p *peers) raise(b threshold.Budget) {
+	if p != nil {
+		p.sender.Raise(b.Gamma)
+		p.marks.Raise(b.L)
+	}
+}
+
+// waiting says whether a peer has handed over something that may be taken now.
+func (p *peers) waiting() bool {
+	for from := range p.all {
+		if p.open(from) && p.desk.Waiting(from) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// open says whether what comes from a peer next belongs to the partition's present window, or to an earlier one. What
+// a peer hands over after it has ended that waits in its ring until the window is closed.
+func (p *peers) open(from int) bool { return p.levels[from] <= p.closed || p.levels[from] < p.meeting }
+
+// collect gives the operator what lies there, but not what comes meanwhile: items must have their turn.
+func (p *peers) collect() error {
+	for from := range p.all {
+		for n := p.desk.Waiting(from); n > 0 && p.open(from); n-- {
+			if err := p.take(from); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take takes one value or end of a peer. A value of a window that is closed here was in the backup made for that: its
+// giver comes from an older one and hands it over again.
+func (p *peers) take(from int) error {
+	o, drop := p.o, p.levels[from] < p.closed
+	if !drop {
+		if err := o.makeRoom(); err != nil {
+			return err
+		}
+	}
+	end, err := p.desk.Take(from, drop)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s partition %d: value of peer %d: %w", o.w.cfg.Node.Name, o.index, from, err)
+	case end > 0:
+		p.levels[from] = max(p.levels[from], end)
+	case drop:
+		o.w.stats.Duplicates.Add(1)
+		p.counted[from].Add(1)
+	default:
+		if err := o.changed(); err != nil {
+			return err
+		}
+		o.w.stats.Handed.Add(1)
+		p.counted[from].Add(1)
+	}
+	if giver := p.all[from]; giver.wants.Load() && giver.wants.Swap(false) {
+		giver.o.park.Wake()
+	}
+	return nil
+}
+
+// makeRoom waits for a backup if the state may not change before it, I1.
+func (o *operator) makeRoom() error {
+	if err := o.settle(); err != nil {
+		return err
+	}
+	for o.policy != nil && o.policy.Run(o.state.now(), 1) == 0 {
+		if err := o.commitNow(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed sees to it that a state that was changed between items is within theta again.
+func (o *operator) changed() error {
+	if err := o.obey(); err != nil {
+		return err
+	}
+	if o.policy != nil {
+		o.claimed = o.policy.Divergence(o.state.now())
+	}
+	if checkInvariants {
+		return o.valid()
+	}
+	return nil
+}
+
+// meet lets the partitions of the worker agree that window w, which the inputs of this one have ended, is complete: each
+// hands over what it has left, says so behind it, and takes what the others have handed over before they said so.
+// Nobody waits here without taking, hence nobody waits for ever.
+func (o *operator) meet(w stream.Window) error {
+	p := o.peers
+	if p == nil {
+		return nil
+	}
+	o.task.Flush() // this may take a while
+	p.meeting = level(w)
+	if err := p.finish(w); err != nil {
+		return err
+	}
+	p.silent = true
+	p.desk.Revoke()
+	for to := range p.all {
+		for !p.end(to, p.meeting) {
+			if err := p.await(func() bool { return p.all[to].desk.Waiting(p.self()) < stream.PeerRoom }); err != nil {
+				return err
+			}
+		}
+	}
+	for !p.agreed() {
+		if err := p.await(func() bool { return false }); err != nil {
+			return err
+		}
+	}
+	p.meeting = 0
+	return nil
+}
+
+// errUnfinished would be a wait for ever: the rings are empty, and nothing is in the way.
+var errUnfinished = errors.New("Finish reported false although no value was refused")
+
+// finish lets the operator hand over what it has left of window w.
+func (p *peers) finish(w stream.Window) error {
+	for p.finisher != nil {
+		taken := p.taken()
+		done, err := p.finisher.Finish(w)
+		if err == nil && !done && p.Grant() > 0 && p.handed() == taken {
+			err = errUnfinished
+		}
+		if err != nil {
+			return fmt.Errorf("finish window %d of %s partition %d: %w", w.Number, p.o.w.cfg.Node.Name, p.o.index, err)
+		}
+		if err := p.o.changed(); err != nil || done {
+			return err
+		}
+		if p.due() && p.Grant() == 0 && p.sender.Credit() > 0 { // P2 alone is in the way
+			err = p.o.commitNow(false)
+		} else {
+			err = p.await(func() bool { return p.taken() != taken })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end tells one peer that the partition has ended the windows up to level, or reports false if there is no room.
+func (p *peers) end(to int, level uint64) bool {
+	if to == p.self() {
+		p.levels[to] = level
+		return true
+	}
+	if !p.desk.End(to, level) {
+		return false
+	}
+	p.Gave(to)
+	return true
+}
+
+// agreed says whether all peers have ended the window that the partition wants to close.
+func (p *peers) agreed() bool {
+	for _, l := range p.levels {
+		if l < p.meeting {
+			return false
+		}
+	}
+	return true
+}
+
+// await waits until a peer has handed over something, which it takes, a commit has ended, or room says that a peer has
+// taken something of this partition.
+func (p *peers) await(room func() bool) error {
+	o := p.o
+	o.await(forPeers, func() bool {
+		p.wants.Store(true) // before looking: a peer that takes something after that wakes this one
+		return o.hasMail() || o.flight.phase.Load() == landed || room()
+	})
+	p.wants.Store(false)
+	if err := o.settle(); err != nil {
+		return err
+	}
+	return o.collect()
+}
+
+// passed lets the next window in.
+func (p *peers) passed(level uint64) {
+	if p != nil {
+		p.closed, p.silent = level, level == streamEnded
+	}
+}
+
+// cost returns how many values the worker's death has lost, and how many its successor hands over again although they
+// had counted: each at most, since a commit under way may or may not have become durable.
+func (p *peers) cost() (lost, twice uint64) {
+	if p == nil || p.all == nil {
+		return 0, 0
+	}
+	for to, q := range p.all {
+		handed, counted := p.desk.Handed(to), q.counted[p.self()].Load()
+		kept := max(p.durable[to], p.flying[to])
+		if p.o.plan.never {
+			lost += handed - counted
+			continue
+		}
+		lost += kept - min(kept, counted)
+		twice += counted - min(counted, p.durable[to])
+	}
+	return lost, twice
+}
