@@ -102,7 +102,7 @@ type OperatorResult struct {
 	Feedback     uint64  // values delivered to it
 	FeedbackLost uint64  // values it sent that were replaced by later ones or lost, or that died with it
 	Handed       uint64  // values that its partitions have handed one another; see stream.Colleagues
-	HandedLost   uint64  // at most so many of these were lost with a worker
+	HandedLost   uint64  // of these, on their way when a worker died: lost, at most
 	HandedTwice  uint64  // at most so many were handed over again after a failure although they had counted
 	Theta        float64 // thresholds of a partition in its first incarnation
 	L, Gamma     uint64

@@ -409,20 +409,18 @@ func (p *peers) passed(level uint64) {
 }
 
 // cost returns how many values the worker's death has lost, and how many its successor hands over again although they
-// had counted: each at most, since a commit under way may or may not have become durable.
+// had counted, each at most. Of what was on its way, what the giver makes of items above its last commit comes again;
+// but it may have passed on what it was handed itself.
 func (p *peers) cost() (lost, twice uint64) {
 	if p == nil || p.all == nil {
 		return 0, 0
 	}
 	for to, q := range p.all {
 		handed, counted := p.desk.Handed(to), q.counted[p.self()].Load()
-		kept := max(p.durable[to], p.flying[to])
-		if p.o.plan.never {
-			lost += handed - counted
-			continue
+		lost += handed - counted
+		if !p.o.plan.never { // otherwise nothing comes again
+			twice += counted - min(counted, p.durable[to])
 		}
-		lost += kept - min(kept, counted)
-		twice += counted - min(counted, p.durable[to])
 	}
 	return lost, twice
 }

@@ -21,7 +21,7 @@ type Stats struct {
 	Feedback     atomic.Uint64 // values delivered
 	PacesGivenUp atomic.Uint64 // times that an operator went on without the feedback it waited for
 	Handed       atomic.Uint64 // values that partitions of the worker have handed one another
-	HandedLost   atomic.Uint64 // of these, at most so many that died with the incarnation before and are not handed over again
+	HandedLost   atomic.Uint64 // of these, on their way when the incarnation before died
 	HandedTwice  atomic.Uint64 // at most so many that had counted in the incarnation before and are handed over again
 	Waits        atomic.Uint64 // times that processing stopped for a backup
 }

@@ -1,0 +1,308 @@
+package controller_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/threshold"
+	"github.com/afstream/afstream/worker"
+)
+
+// note is what a holder hands over: an item on its way to the partition that holds it.
+type note struct {
+	ID   uint64
+	Hops uint8 // it is to go on so many times from there, to the next partition
+}
+
+// held is what a holder emits at the end of a window.
+type held struct {
+	Window, ID, Times uint64
+	Last              bool
+}
+
+// tray is where items are: held, or kept back to be handed over.
+type tray map[uint64]uint64
+
+// holder holds every item in one partition of the worker that got it: the one that the item chooses, and from there
+// some hops on if hops are free. Its plain state is each single item, so that what failures lose and repeat can be counted.
+type holder struct {
+	l          *ledger
+	keep, hops int // how many items are kept back before any is handed over
+	peers      *stream.Peers[note]
+	held       tray
+	kept       []uint64
+	dirty      map[uint64]struct{} // keys of elements that have changed since the last backup
+	since      float64
+	foreign    *atomic.Uint64
+}
+
+func (h *holder) SetPeers(peers *stream.Peers[note]) {
+	h.peers = peers
+	if n := peers.Len(); n > 1 && peers.Hand((peers.Self()+1)%n, note{}) {
+		h.fault("a value was handed over before the first item")
+	}
+}
+
+func (h *holder) fault(format string, args ...any) {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	h.l.fault(format, args...)
+}
+
+const keptBit = 1 << 63
+
+func (h *holder) changed(key uint64) {
+	h.dirty[key] = struct{}{}
+	h.since++
+}
+
+func (h *holder) hold(id uint64) {
+	h.held[id]++
+	h.changed(id)
+}
+
+func (h *holder) Process(id uint64, _ *stream.Emitter[held]) error {
+	if int(id)%h.peers.Len() == h.peers.Self() {
+		h.hold(id)
+		return nil
+	}
+	h.foreign.Add(1)
+	h.kept = append(h.kept, id)
+	h.changed(id | keptBit)
+	if len(h.kept) > h.keep {
+		h.handAll()
+	}
+	return nil
+}
+
+// handAll hands over as much of what is kept as it can.
+func (h *holder) handAll() {
+	rest := h.kept[:0]
+	for _, id := range h.kept {
+		if h.peers.Hand(int(id)%h.peers.Len(), note{ID: id, Hops: uint8(h.hops)}) {
+			h.changed(id | keptBit)
+		} else {
+			rest = append(rest, id)
+		}
+	}
+	h.kept = rest
+}
+
+func (h *holder) Receive(from int, n note) error {
+	if from == h.peers.Self() || from >= h.peers.Len() {
+		h.fault("value of peer %d of %d", from, h.peers.Len())
+	}
+	if n.Hops > 0 && h.peers.Hand((h.peers.Self()+1)%h.peers.Len(), note{ID: n.ID, Hops: n.Hops - 1}) {
+		return nil
+	}
+	h.hold(n.ID)
+	return nil
+}
+
+func (h *holder) Finish(stream.Window) (bool, error) {
+	h.handAll()
+	return len(h.kept) == 0, nil
+}
+
+func (h *holder) CloseWindow(w stream.Window, out *stream.Emitter[held]) error {
+	if n := h.peers.Len(); len(h.kept) > 0 || n > 1 && h.peers.Hand((h.peers.Self()+1)%n, note{}) {
+		h.fault("window %d closed with %d items kept, or one handed over after its end", w.Number, len(h.kept))
+	}
+	for id := range h.l.max() {
+		if n := h.held[id]; n > 0 {
+			out.Emit(held{Window: w.Number, ID: id, Times: n, Last: w.Last})
+		}
+	}
+	clear(h.held)
+	return nil
+}
+
+func (h *holder) StateDivergence() float64 { return h.since }
+
+func (h *holder) Measure() stream.Measure {
+	return stream.Measure{Alpha: 1, Norm: errorbound.L1, Combine: errorbound.Added}
+}
+
+func (h *holder) BackupState(w *stream.StateWriter) error {
+	kept := map[uint64]uint64{}
+	for _, id := range h.kept {
+		kept[id|keptBit]++
+	}
+	if w.Whole() {
+		for id := range h.held {
+			h.dirty[id] = struct{}{}
+		}
+		for id := range kept {
+			h.dirty[id] = struct{}{}
+		}
+	}
+	for key := range h.dirty {
+		w.PutUint64(key, h.held[key]+kept[key]) // 0 is as good as none
+	}
+	clear(h.dirty)
+	h.since = 0
+	return nil
+}
+
+func (h *holder) RestoreState(r *stream.StateReader) error {
+	all := map[uint64]uint64{}
+	for r.Next() {
+		key, n, err := r.Uint64()
+		if err != nil {
+			return err
+		}
+		all[key] = n
+	}
+	for key, n := range all {
+		for range n {
+			if key&keptBit != 0 {
+				h.kept = append(h.kept, key&^keptBit)
+			} else {
+				h.held[key]++
+			}
+		}
+	}
+	return r.Err()
+}
+
+// peered is a topology with holders in the middle.
+type peered struct {
+	n, every         uint64 // items, and per window of a source partition; 0 = no windows
+	sources          int
+	workers, compute int
+	keep, hops       int
+	emits            bool          // built without EmitOnClose
+	foreign          atomic.Uint64 // items that did not come to the partition that holds them
+	l                *ledger
+	out              gather[held]
+}
+
+func drawPeered(rt *rapid.T) *peered {
+	return &peered{
+		n:       rapid.Uint64Range(0, 8000).Draw(rt, "items"),
+		every:   rapid.SampledFrom([]uint64{0, 50, 300, 1000}).Draw(rt, "window"),
+		sources: rapid.IntRange(1, 2).Draw(rt, "sources"),
+		workers: rapid.IntRange(1, 2).Draw(rt, "workers"),
+		compute: rapid.IntRange(1, 4).Draw(rt, "compute"),
+		keep:    rapid.SampledFrom([]int{0, 1, 10, 200, 100_000}).Draw(rt, "keep"),
+		hops:    rapid.SampledFrom([]int{0, 0, 1, 5}).Draw(rt, "hops"),
+		l:       newLedger(),
+	}
+}
+
+func (p *peered) topology() *stream.Topology {
+	t := stream.New("peered")
+	from := []stream.Option{stream.Workers(p.sources)}
+	if p.every > 0 {
+		from = append(from, stream.WindowItems(p.every))
+	}
+	options := []stream.Option{stream.Workers(p.workers), stream.Compute(p.compute), stream.Colleagues[note]()}
+	if !p.emits {
+		options = append(options, stream.EmitOnClose())
+	}
+	s := stream.From(t, "source", newNumbers(p.n), from...)
+	h := stream.Then(s, "holders", func() *holder {
+		return &holder{l: p.l, keep: p.keep, hops: p.hops, foreign: &p.foreign, held: tray{}, dirty: map[uint64]struct{}{}}
+	}, options...)
+	stream.To(h, "out", p.out.sink)
+	return t
+}
+
+// run runs the topology and counts the items that are missing, and how often others are there once too often.
+func (p *peered) run(rt require.TestingT, o controller.Options) (r *controller.Result, missing, again uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r, err := controller.RunLocal(ctx, p.topology(), o)
+	require.NoError(rt, err)
+	require.False(rt, r.Interrupted, "the job did not end: %+v", r)
+	require.Empty(rt, p.l.faults)
+	times := map[uint64]uint64{}
+	for _, h := range p.out.all() {
+		times[h.ID] += h.Times
+		if p.every > 0 {
+			require.Equal(rt, h.ID/uint64(p.sources)/p.every+1, h.Window, "item %d came in another window", h.ID)
+		}
+	}
+	missing = p.n - uint64(len(times))
+	for _, n := range times {
+		again += n - 1
+	}
+	return r, missing, again
+}
+
+// Without failures every item is held once, in its own window, whatever the schedule, the budgets and the shape are.
+func TestPeersAreExactWithoutFailures(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := drawPeered(rt)
+		p.emits = rapid.Bool().Draw(rt, "emits")
+		budget := rapid.SampledFrom([]uint64{0, 3, 100, 100_000})
+		o := options(float64(budget.Draw(rt, "theta")), budget.Draw(rt, "l"), budget.Draw(rt, "gamma"))
+		o.PipeSources = rapid.Bool().Draw(rt, "pipe")
+		if rapid.Bool().Draw(rt, "none") {
+			o.Guarantee = worker.None
+		}
+		r, missing, again := p.run(rt, o)
+		require.Zero(rt, missing)
+		require.Zero(rt, again)
+		h := r.Operators[1]
+		require.Zero(rt, h.HandedLost+h.HandedTwice)
+		if p.compute == 1 {
+			require.Zero(rt, h.Handed)
+		} else if p.hops == 0 {
+			require.EqualValues(rt, p.foreign.Load(), h.Handed)
+		}
+	})
+}
+
+// Failures of any worker at any time cost no more than the thresholds of the incarnations that failed allow: lost items
+// are within theta and gamma, repeated ones within theta and l, for the n partitions of a failed worker together.
+func TestPeersThroughFailures(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := drawPeered(rt)
+		p.n += 100
+		budget := rapid.SampledFrom([]uint64{0, 1, 20, 300, 3000})
+		o := options(float64(budget.Draw(rt, "theta")), budget.Draw(rt, "l"), budget.Draw(rt, "gamma"))
+		o.Series = rapid.SampledFrom([]errorbound.Series{errorbound.Geometric, errorbound.Telescoping}).Draw(rt, "series")
+		nodes, err := p.topology().Build()
+		require.NoError(rt, err)
+		o.Faults = controller.RandomFaults(nodes, rapid.IntRange(0, 2).Draw(rt, "failures"), rapid.Uint64().Draw(rt, "seed"))
+		for range rapid.IntRange(1, 6).Draw(rt, "failures of holders") {
+			o.Faults = append(o.Faults, controller.Fault{
+				Operator: "holders", Worker: rapid.IntRange(0, p.workers-1).Draw(rt, "worker"),
+				Items: rapid.Uint64Range(1, p.n/uint64(p.workers)).Draw(rt, "after"),
+			})
+		}
+		r, missing, again := p.run(rt, o)
+		rt.Logf("%v: %+v", o.Faults, r.Failures)
+
+		var theta float64
+		var lost, twice uint64
+		for _, f := range r.Failures {
+			if f.Operator != "holders" {
+				continue
+			}
+			b := threshold.Split(threshold.Config{
+				Params: o.Params, Norm: errorbound.L1, Combine: errorbound.Added, Partitions: p.workers * p.compute, Failures: f.Epoch - 1,
+			})
+			theta += b.Theta * float64(p.compute)
+			lost += max(b.Gamma, 1) * uint64(p.compute)
+			twice += max(b.L, 1) * uint64(p.compute)
+		}
+		if p.compute == 1 {
+			lost, twice = 0, 0
+		}
+		h := r.Operators[1]
+		require.LessOrEqual(rt, h.HandedLost, lost)
+		require.LessOrEqual(rt, h.HandedTwice, twice)
+		require.LessOrEqual(rt, float64(missing), theta+float64(h.HandedLost), "items lost")
+		require.LessOrEqual(rt, float64(again), theta+float64(h.HandedTwice), "items repeated")
+	})
+}
