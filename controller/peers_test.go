@@ -2,6 +2,9 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
@@ -204,16 +208,20 @@ func (p *peered) topology() *stream.Topology {
 	if p.every > 0 {
 		from = append(from, stream.WindowItems(p.every))
 	}
-	options := []stream.Option{stream.Workers(p.workers), stream.Compute(p.compute), stream.Colleagues[note]()}
+	stream.To(p.holders(stream.From(t, "source", newNumbers(p.n), from...)), "out", p.out.sink)
+	return t
+}
+
+func (p *peered) holders(s stream.Stream[uint64]) stream.Stream[held] {
+	options := []stream.Option{stream.Workers(max(p.workers, 1)), stream.Compute(p.compute), stream.Colleagues[note]()}
 	if !p.emits {
 		options = append(options, stream.EmitOnClose())
 	}
-	s := stream.From(t, "source", newNumbers(p.n), from...)
-	h := stream.Then(s, "holders", func() *holder {
-		return &holder{l: p.l, keep: p.keep, hops: p.hops, foreign: &p.foreign, held: tray{}, dirty: map[uint64]struct{}{}}
-	}, options...)
-	stream.To(h, "out", p.out.sink)
-	return t
+	return stream.Then(s, "holders", p.holder, options...)
+}
+
+func (p *peered) holder() *holder {
+	return &holder{l: p.l, keep: p.keep, hops: p.hops, foreign: &p.foreign, held: tray{}, dirty: map[uint64]struct{}{}}
 }
 
 // run runs the topology and counts the items that are missing, and how often others are there once too often.
@@ -305,4 +313,115 @@ func TestPeersThroughFailures(t *testing.T) {
 		require.LessOrEqual(rt, float64(missing), theta+float64(h.HandedLost), "items lost")
 		require.LessOrEqual(rt, float64(again), theta+float64(h.HandedTwice), "items repeated")
 	})
+}
+
+// withholding is a store in which the writes of one owner, from its second on, neither become durable nor end, until the
+// owner's next incarnation fences it.
+type withholding struct {
+	backup.Store
+	owner  string // how it ends
+	mu     sync.Mutex
+	writes int
+}
+
+func (s *withholding) Apply(b *backup.Batch, done func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.HasSuffix(b.Owner, s.owner) && b.Epoch == 1 {
+		if s.writes++; s.writes > 1 {
+			return
+		}
+	}
+	s.Store.Apply(b, done)
+}
+
+// A worker fails when one of its two partitions has closed a window durably and the other has not. The first says again
+// that it has, or the other could not close it; and it drops what the other hands over again, which its backup holds.
+// Only what the other was handed in that window is gone: it was within its theta, which is without limit here.
+func TestPeersWithBackupsOfDifferentAges(t *testing.T) {
+	for stuck := range 2 {
+		const window, n = 1024, 4096
+		p := &peered{n: n, every: window, sources: 1, workers: 1, compute: 2, l: newLedger()}
+		store := &withholding{Store: backup.NewMemory(), owner: fmt.Sprintf("holders/%d", stuck)}
+		o := options(1e9, 1e9, 1e9)
+		o.Store = store
+		o.Faults = []controller.Fault{{Operator: "holders", Items: 2*(window+2) + 20}}
+		r, missing, again := p.run(t, o)
+		require.NoError(t, store.Close())
+
+		// A shuffle deals blocks of 256, so of each window each partition gets one half, and of these half are the other's.
+		const foreign = window / 4
+		require.Len(t, r.Failures, 1)
+		require.EqualValues(t, foreign, missing)
+		require.Zero(t, again)
+		require.EqualValues(t, foreign, r.Operators[1].Duplicates)
+		there := map[uint64]bool{}
+		for _, h := range p.out.all() {
+			there[h.ID] = true
+		}
+		for id := range uint64(n) {
+			handed := id/window == 1 && id%2 == uint64(stuck) && id/256%2 != uint64(stuck)
+			require.Equal(t, !handed, there[id], "item %d", id)
+		}
+	}
+}
+
+// Values that are handed on in a circle of full rings stop nothing: who cannot hand one on holds it.
+func TestPeersInACircle(t *testing.T) {
+	p := &peered{n: 30_000, sources: 2, workers: 1, compute: 4, hops: 200, l: newLedger()}
+	r, missing, again := p.run(t, options(1e9, 1e9, 1e9))
+	require.Zero(t, missing)
+	require.Zero(t, again)
+	require.Greater(t, r.Operators[1].Handed, uint64(30_000/4*3), "some were handed on")
+}
+
+// The thresholds decide how much may be on its way: a giver without any has one value under way, not none.
+func TestPeersWithoutBudget(t *testing.T) {
+	p := &peered{n: 500, every: 100, sources: 1, workers: 1, compute: 3, hops: 1, l: newLedger()}
+	_, missing, again := p.run(t, options(0, 0, 0))
+	require.Zero(t, missing)
+	require.Zero(t, again)
+}
+
+// lazy never has anything to hand over and never finishes.
+type lazy struct{ *holder }
+
+func (lazy) Process(uint64, *stream.Emitter[held]) error { return nil }
+func (lazy) Finish(stream.Window) (bool, error)          { return false, nil }
+
+// forgetful is a colleague whose state nobody can save.
+type forgetful struct{}
+
+func (forgetful) SetPeers(*stream.Peers[note])                           {}
+func (forgetful) Receive(int, note) error                                { return nil }
+func (forgetful) Process(uint64, *stream.Emitter[held]) error            { return nil }
+func (forgetful) CloseWindow(stream.Window, *stream.Emitter[held]) error { return nil }
+
+// What cannot be promised is refused by name, and what would wait for ever is an error.
+func TestPeersThatCannotWork(t *testing.T) {
+	run := func(o controller.Options, add func(stream.Stream[uint64]) stream.Stream[held]) error {
+		topo := stream.New("refused")
+		var out gather[held]
+		stream.To(add(stream.From(topo, "source", newNumbers(1000))), "out", out.sink)
+		_, err := controller.RunLocal(context.Background(), topo, o)
+		return err
+	}
+	p := &peered{compute: 2, l: newLedger()}
+	for _, g := range []worker.Guarantee{worker.ErrorFree, worker.MiniBatch} {
+		o := options(10, 10, 10)
+		o.Guarantee = g
+		err := run(o, p.holders)
+		require.ErrorIs(t, err, worker.ErrOperator)
+		require.ErrorContains(t, err, `operator "holders"`)
+		require.ErrorContains(t, err, fmt.Sprintf("guarantee %v cannot cover Colleagues", g))
+	}
+	err := run(options(10, 10, 10), func(s stream.Stream[uint64]) stream.Stream[held] {
+		return stream.Then(s, "op", func() forgetful { return forgetful{} }, stream.Colleagues[note]())
+	})
+	require.ErrorIs(t, err, worker.ErrOperator)
+	require.ErrorContains(t, err, "Colleagues need StateDivergence, BackupState and RestoreState")
+	err = run(options(10, 10, 10), func(s stream.Stream[uint64]) stream.Stream[held] {
+		return stream.Then(s, "op", func() lazy { return lazy{p.holder()} }, stream.Compute(2), stream.Colleagues[note]())
+	})
+	require.ErrorContains(t, err, "Finish reported false although no value was refused")
 }
