@@ -3,6 +3,8 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,7 +122,7 @@ func (h *holder) CloseWindow(w stream.Window, out *stream.Emitter[held]) error {
 	if n := h.peers.Len(); len(h.kept) > 0 || n > 1 && h.peers.Hand((h.peers.Self()+1)%n, note{}) {
 		h.fault("window %d closed with %d items kept, or one handed over after its end", w.Number, len(h.kept))
 	}
-	for id := range h.l.max() {
+	for _, id := range slices.Sorted(maps.Keys(h.held)) {
 		if n := h.held[id]; n > 0 {
 			out.Emit(held{Window: w.Number, ID: id, Times: n, Last: w.Last})
 		}
@@ -315,20 +317,20 @@ func TestPeersThroughFailures(t *testing.T) {
 	})
 }
 
-// withholding is a store in which the writes of one owner, from its second on, neither become durable nor end, until the
-// owner's next incarnation fences it.
+// withholding is a store in which the writes of one owner's first incarnation, but for the first few, neither become
+// durable nor end.
 type withholding struct {
 	backup.Store
 	owner  string // how it ends
 	mu     sync.Mutex
-	writes int
+	writes int // that are still let through
 }
 
 func (s *withholding) Apply(b *backup.Batch, done func(error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if strings.HasSuffix(b.Owner, s.owner) && b.Epoch == 1 {
-		if s.writes++; s.writes > 1 {
+		if s.writes--; s.writes < 0 {
 			return
 		}
 	}
@@ -342,7 +344,7 @@ func TestPeersWithBackupsOfDifferentAges(t *testing.T) {
 	for stuck := range 2 {
 		const window, n = 1024, 4096
 		p := &peered{n: n, every: window, sources: 1, workers: 1, compute: 2, l: newLedger()}
-		store := &withholding{Store: backup.NewMemory(), owner: fmt.Sprintf("holders/%d", stuck)}
+		store := &withholding{Store: backup.NewMemory(), owner: fmt.Sprintf("holders/%d", stuck), writes: 1}
 		o := options(1e9, 1e9, 1e9)
 		o.Store = store
 		o.Faults = []controller.Fault{{Operator: "holders", Items: 2*(window+2) + 20}}
@@ -363,6 +365,29 @@ func TestPeersWithBackupsOfDifferentAges(t *testing.T) {
 			handed := id/window == 1 && id%2 == uint64(stuck) && id/256%2 != uint64(stuck)
 			require.Equal(t, !handed, there[id], "item %d", id)
 		}
+	}
+}
+
+// A giver whose backups do not become durable hands over l values and no more, since all of them would come twice.
+func TestPeersRepeatNoMoreThanL(t *testing.T) {
+	const l = 6 // of the first incarnation of each partition
+	p := &peered{n: 4096, sources: 1, workers: 1, compute: 2, l: newLedger()}
+	store := &withholding{Store: backup.NewMemory(), owner: "holders/0"}
+	o := options(1e9, 4*l, 1e9)
+	o.Store = store
+	o.Faults = []controller.Fault{{Operator: "holders", Items: 3000}}
+	r, _, again := p.run(t, o)
+	require.NoError(t, store.Close())
+	require.Len(t, r.Failures, 1)
+	require.LessOrEqual(t, r.Operators[1].HandedTwice, uint64(2*l))
+	require.LessOrEqual(t, again, uint64(2*l))
+	there := map[uint64]bool{}
+	for _, h := range p.out.all() {
+		there[h.ID] = true
+	}
+	for id := range p.n {
+		handed := id%2 == 1 && id/256%2 == 0 // see TestPeersWithBackupsOfDifferentAges
+		require.True(t, there[id] || !handed, "item %d: its giver starts all over, and hands it over again", id)
 	}
 }
 
