@@ -444,9 +444,9 @@ func TestPeersThatCannotWork(t *testing.T) {
 		return stream.Then(s, "op", func() forgetful { return forgetful{} }, stream.Colleagues[note]())
 	})
 	require.ErrorIs(t, err, worker.ErrOperator)
-	require.ErrorContains(t, err, "Colleagues need StateDivergence, BackupState and RestoreState")
+	require.ErrorContains(t, err, "a stream.Colleague needs StateDivergence, BackupState and RestoreState")
 	err = run(options(10, 10, 10), func(s stream.Stream[uint64]) stream.Stream[held] {
 		return stream.Then(s, "op", func() lazy { return lazy{p.holder()} }, stream.Compute(2), stream.Colleagues[note]())
 	})
-	require.ErrorContains(t, err, "Finish reported false although no value was refused")
+	require.ErrorContains(t, err, "it was reported unfinished although no value was refused")
 }

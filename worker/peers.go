@@ -60,7 +60,7 @@ func (o *operator) mayHandOver() error {
 		return fmt.Errorf("guarantee %v cannot cover Colleagues: what one partition has handed over is in no common backup "+
 			"with what the other has taken; use %v", cfg.Guarantee, Approximate)
 	case o.state.divergence == nil || o.state.backup == nil:
-		return errors.New("Colleagues need StateDivergence, BackupState and RestoreState: else a failure would lose all that a " +
+		return errors.New("a stream.Colleague needs StateDivergence, BackupState and RestoreState: else a failure would lose all that a " +
 			"partition was handed")
 	}
 	return nil
@@ -335,7 +335,7 @@ func (o *operator) meet(w stream.Window) error {
 }
 
 // errUnfinished would be a wait for ever: the rings are empty, and nothing is in the way.
-var errUnfinished = errors.New("Finish reported false although no value was refused")
+var errUnfinished = errors.New("it was reported unfinished although no value was refused")
 
 // finish lets the operator hand over what it has left of window w.
 func (p *peers) finish(w stream.Window) error {
