@@ -473,6 +473,9 @@ func (r *run) account(s *slot, w *worker.Worker) {
 	t.Bytes += st.Bytes.Load()
 	t.Feedback += st.Feedback.Load()
 	t.FeedbackLost += w.Autopsy().Feedback
+	t.Handed += st.Handed.Load()
+	t.HandedLost += st.HandedLost.Load()
+	t.HandedTwice += st.HandedTwice.Load()
 	t.Seconds += time.Duration(st.Nanoseconds.Load()).Seconds()
 }
 

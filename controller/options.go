@@ -108,6 +108,9 @@ type OperatorResult struct {
 	Seconds      float64
 	Feedback     uint64  // values delivered to it
 	FeedbackLost uint64  // values it sent that were replaced by later ones or lost, or that died with it
+	Handed       uint64  // values that its partitions have handed one another; see stream.Colleagues
+	HandedLost   uint64  // of these, on their way when a worker died: lost, at most
+	HandedTwice  uint64  // at most so many were handed over again after a failure although they had counted
 	Theta        float64 // thresholds of a partition in its first incarnation
 	L, Gamma     uint64
 	// Shares are the parts of the operator's Theta in use by its workers at the end, and Changes is how often one was told

@@ -18,6 +18,7 @@ type settings struct {
 	windows          any // windowItems or *windowTime[T], of a source
 	forget           int
 	budget           float64
+	desks            desks
 }
 
 // Workers sets how many workers run the operator (default 1). Each is a unit of failure.
@@ -42,6 +43,7 @@ func (t *Topology) node(name string, opts []Option) (*Node, *settings) {
 		o(s)
 	}
 	n := &Node{Name: name, Workers: s.workers, Compute: s.compute, EmitOnClose: s.emitOnClose, Forget: s.forget, Budget: s.budget}
+	n.NewDesk, n.colleague = s.desks.open, s.desks.colleague
 	if !validName.MatchString(name) {
 		t.fault("operator %q: a name must match %s", name, validName)
 	}
@@ -58,10 +60,13 @@ func (t *Topology) node(name string, opts []Option) (*Node, *settings) {
 	return n, s
 }
 
-// silent faults an option that is only for operators that emit in between.
+// silent faults options that are only for operators in between.
 func (t *Topology) silent(n *Node) {
 	if n.EmitOnClose {
 		t.fault("operator %q: EmitOnClose is not for sources and sinks", n.Name)
+	}
+	if n.NewDesk != nil {
+		t.fault("operator %q: Colleagues are not for sources and sinks", n.Name)
 	}
 }
 
@@ -78,7 +83,7 @@ func (t *Topology) side(n *Node, o Option) *settings {
 	if o != nil {
 		o(s)
 	}
-	if s.workers != 0 || s.compute != 0 || s.emitOnClose {
+	if s.workers != 0 || s.compute != 0 || s.emitOnClose || s.desks.open != nil {
 		t.fault("operator %q: left and right of a join choose partitioners only", n.Name)
 	}
 	return s
@@ -92,6 +97,7 @@ func (t *Topology) checkAbilities(n *Node, op reflect.Type, abilities map[string
 			t.fault("operator %q: method %s of %v does not implement %v", n.Name, method, op, abilities[method])
 		}
 	}
+	t.checkColleague(n, op)
 	_, closes := op.MethodByName("CloseWindow")
 	if n.EmitOnClose && !closes && op.Kind() != reflect.Interface {
 		t.fault("operator %q: EmitOnClose needs a CloseWindow to emit in, which %v has not", n.Name, op)

@@ -34,6 +34,11 @@
 // [Join] takes two streams. [FeedbackTo] leads values back to an operator upstream: a [FeedbackSender] sends, a
 // [FeedbackReceiver] takes the last value of each partition between two items, a [Pacer] may wait for it.
 //
+// # Peers
+//
+// With [Colleagues] the partitions of one worker hand values to one another: a [Colleague] gives them with Peers.Hand, which
+// never waits, and takes them in Receive. A [Finisher] hands over what it has kept back when a window ends.
+//
 // The second half of the package ([Node], [Edge], [Task], [SourceTask], [Slab], [Exit]) is what the runtime sees of
 // a built topology. Nothing here runs anything.
 package stream

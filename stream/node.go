@@ -1,5 +1,7 @@
 package stream
 
+import "reflect"
+
 // Node is one operator of a built topology, as the runtime sees it.
 type Node struct {
 	Name             string
@@ -17,6 +19,9 @@ type Node struct {
 	NewSource func(part int, exit Exit, running any) (SourceTask, error)
 	// NewTask makes the task of any other operator.
 	NewTask func(part int, exit Exit) (Task, error)
+	// NewDesk makes the peers of op, partition self of a worker with n; nil unless built with Colleagues.
+	NewDesk   func(op any, self, n int, granter Granter) (Desk, error)
+	colleague reflect.Type // Colleague of what is handed over
 }
 
 // Partitions returns how many compute goroutines run the operator.

@@ -29,7 +29,7 @@ func (o *operator) obey() error {
 		}
 		return o.begin(false)
 	}
-	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due()
+	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due() || o.peers != nil && o.peers.due()
 	if due && o.plan.whole {
 		return o.commitWhole()
 	}
@@ -106,6 +106,7 @@ func (o *operator) begin(whole bool) error {
 	copy(o.flightInputs, o.inputs)
 	copy(o.remake.flightTaken, o.remake.taken)
 	o.next.Inputs = o.flightInputs
+	o.peers.begun()
 	if o.w.replay == Remakes {
 		o.hold()
 	} else {
@@ -143,6 +144,7 @@ func (o *operator) settle() error {
 	if o.marks != nil {
 		o.marks.Committed(o.flightAt)
 	}
+	o.peers.committed()
 	for i, in := range o.flightInputs {
 		o.committed[i].Store(in.Seq)
 		o.remake.covered[i].Store(o.remake.flightTaken[i])

@@ -88,13 +88,15 @@ const (
 	forBackup
 	forReceivers
 	forFeedback
+	forPeers
 	forTheEnd
 )
 
 var waits = [...]string{
 	forNothing: "nothing: it is working, or in user code", forItems: "items", forRoom: "room in the ring to downstream",
 	forCredit: "acknowledgements, to send more", forAcks: "its acknowledgements, to process more", forBackup: "a backup to become durable",
-	forReceivers: "its receivers to commit what they were sent", forFeedback: "feedback", forTheEnd: "the end of the job",
+	forReceivers: "its receivers to commit what they were sent", forFeedback: "feedback",
+	forPeers: "the other partitions of its worker to end the window", forTheEnd: "the end of the job",
 }
 
 // show lets downstream see what the partition has emitted, before it waits.

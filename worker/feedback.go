@@ -44,7 +44,7 @@ func ConnectBack(e *stream.BackEdge, from, to *Worker) {
 	}
 }
 
-// collect hands the operator the feedback that has arrived.
+// collect hands the operator the feedback and the values of its peers that have arrived.
 func (o *operator) collect() error {
 	for _, m := range o.mail {
 		if !m.Pending() {
@@ -56,12 +56,15 @@ func (o *operator) collect() error {
 			return fmt.Errorf("%s partition %d: feedback: %w", o.w.cfg.Node.Name, o.index, err)
 		}
 	}
+	if o.peers != nil {
+		return o.peers.collect()
+	}
 	return nil
 }
 
-// hasMail says whether feedback waits.
+// hasMail says whether feedback or values of peers wait.
 func (o *operator) hasMail() bool {
-	return slices.ContainsFunc(o.mail, stream.Mailbox.Pending)
+	return o.peers != nil && o.peers.waiting() || slices.ContainsFunc(o.mail, stream.Mailbox.Pending)
 }
 
 // pace waits until the operator takes items again.

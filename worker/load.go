@@ -43,6 +43,7 @@ func (w *Worker) load(ctx context.Context) error {
 			return err
 		}
 	}
+	w.seatPeers()
 	return nil
 }
 
@@ -187,7 +188,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 		o.measure = m.Measure()
 	}
 	o.k = w.cfg.remembered(w.cfg.startLevel())
-	w.budget = split(&w.cfg, o.measure, o.k)
+	w.budget = w.cfg.divide(split(&w.cfg, o.measure, o.k))
 	w.budget.Theta = w.cfg.thetaAfter(w.cfg.Failures, o.measure, w.budget.Theta)
 	if err := o.promise(); err != nil {
 		return fmt.Errorf("operator %q: %w: %w", w.cfg.Node.Name, ErrOperator, err)
@@ -203,6 +204,9 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 	if err := o.openBack(); err != nil {
 		return err
 	}
+	if err := o.openDesk(); err != nil {
+		return err
+	}
 	w.up.arrivals = append(w.up.arrivals, &arrivals{machine: threshold.NewReceiver(w.budget.L)})
 	return nil
 }
@@ -213,6 +217,9 @@ func (o *operator) promise() error {
 	s := &o.state
 	if t, ok := o.task.Operator().(stream.Thresholder); ok {
 		t.SetTheta(o.w.budget.Theta)
+	}
+	if err := o.mayHandOver(); err != nil {
+		return err
 	}
 	if cfg.Guarantee == None {
 		o.plan.never = true

@@ -40,6 +40,7 @@ type operator struct {
 	mail  []stream.Mailbox // feedback that arrives, per way back
 	posts []stream.Post    // feedback that is sent
 	pacer stream.Pacer     // nil if it takes items at any time
+	peers *peers           // nil unless it was built with Colleagues
 
 	policy  *threshold.Backup // nil: nothing diverges
 	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes
@@ -82,6 +83,7 @@ type plan struct {
 
 // run is the compute goroutine.
 func (o *operator) run() error {
+	o.rejoin()
 	if o.pending { // a close that a failure interrupted, or of which it is not known whether its outputs arrived
 		o.exit.each(o.exit.notice) // of the window before it
 		if err := o.finish(o.closed); err != nil {

@@ -20,6 +20,9 @@ type Stats struct {
 	Nanoseconds  atomic.Uint64 // from the start of each until it was durable, added up
 	Feedback     atomic.Uint64 // values delivered
 	PacesGivenUp atomic.Uint64 // times that an operator went on without the feedback it waited for
+	Handed       atomic.Uint64 // values that partitions of the worker have handed one another
+	HandedLost   atomic.Uint64 // of these, on their way when the incarnation before died
+	HandedTwice  atomic.Uint64 // at most so many that had counted in the incarnation before and are handed over again
 	Waits        atomic.Uint64 // times that processing stopped for a backup
 }
 
@@ -41,7 +44,9 @@ type Autopsy struct {
 	Items     uint64    // processed, or read
 	Partition []Remains // per compute goroutine
 	Feedback  uint64    // values that were sent and never delivered
-	sources   []any     // of a source read like a pipe: it goes on
+	// See Stats: what the death has cost that way.
+	HandedLost, HandedTwice uint64
+	sources                 []any // of a source read like a pipe: it goes on
 }
 
 // Level returns the last window that all partitions had closed.

@@ -71,6 +71,9 @@ func (o *operator) punctuation(d delivery) error {
 	if !complete {
 		return nil
 	}
+	if err := o.meet(w); err != nil {
+		return err
+	}
 	return o.close(w)
 }
 
@@ -125,6 +128,7 @@ func (o *operator) finish(w stream.Window) error {
 // passed lets the next window in.
 func (o *operator) passed(w stream.Window) {
 	o.ends.passed(w)
+	o.peers.passed(o.ends.level)
 	o.claimed = 0
 	if w.Last {
 		o.w.partitionDone()

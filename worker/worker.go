@@ -189,6 +189,8 @@ func (w *Worker) Autopsy() *Autopsy {
 	}
 	for i, o := range w.operators {
 		a.Feedback += o.feedbackLost()
+		lost, twice := o.peers.cost()
+		a.HandedLost, a.HandedTwice = a.HandedLost+lost, a.HandedTwice+twice
 		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level, Divergence: o.claimed, Theta: o.inForce}
 		if o.exit != nil {
 			r.Emitted = o.exit.emitted(o.task.Buffered())
