@@ -29,7 +29,9 @@
 //     at most Theta, and for a pipe (L+Gamma)*alpha more. Compensation adds at most Theta + L*alpha to a counter, so with
 //     it and no pipe the bound is Theta + L*alpha. The total weight is a counter too, but diverges by up to 1/threshold
 //     times Theta by design (package heavyhitter), and has a bound of its own. Precision, recall and the error of the
-//     estimates come from exact counts.
+//     estimates come from exact counts. With SpaceSaving, where summaries cannot be compared with each other, state
+//     divergence is by how much any estimate is too low, within the same bounds; the total is within them too; no estimate
+//     is more than total/capacity too high; and without failures none is too low.
 //   - wordcount. State divergence is the largest difference of a count, or in the L1 norm the sum of all, from counts made
 //     by another code, with which the run without failures must agree. At most Theta, and for a pipe (L+Gamma)*alpha more.
 //     With Split, words are at risk between operators: L + Gamma words more; and blocks can be lost or split twice before
