@@ -40,6 +40,11 @@
 //     norm the sum of all: at most Theta, and for a pipe (L+Gamma)*alpha more.
 //   - distinct. State divergence is how many registers of the sketch are lower than those of a sketch of all keys made at
 //     once: at most Theta, and for a pipe L+Gamma more. None may be higher.
+//   - sample. State divergence is how many entries are in one of the two samples only: at most Theta. Where items were lost
+//     before they were drawn from, those after them are drawn anew: the sample is as random as before and another one, so
+//     that nothing is promised. How many items it was drawn from is off by at most Theta times the items that an entry
+//     stands for, and for a pipe L+Gamma more. All entries must be items of the input, in any run. Whether the sample is a
+//     fair one shows in the mean weight that it estimates, beside the exact one in units of its standard error: a figure.
 //   - grep. A line is lost on its way, Gamma, or in the sink between its acknowledgement and its flush, L; for a pipe come
 //     (L+Gamma)*beta. A block that was searched and not acknowledged is searched again: L*beta lines may come twice.
 //   - join. A row that states have lost, Theta, or that was lost before it was processed, L, misses at most beta partners;

@@ -111,7 +111,7 @@ func (h *HeavyHitter) verify(ctx context.Context, in *keyedInput, plan *Plan, go
 	v := &HeavyHitterVerification{
 		Alpha: Number(largest), Keys: exact.Len(), exact: exact, slack: roundingShare * exact.Total(),
 		TotalDivergence: Number(math.Abs(got.total - clean.total)),
-		Quality: heavyhitter.Compare(got.rows.Items(), exact, h.Threshold),
+		Quality:         heavyhitter.Compare(got.rows.Items(), exact, h.Threshold),
 	}
 	v.losses(result)
 	h.bounds(v, result)
