@@ -145,7 +145,7 @@ func (e *Env) items(d job.KeyedItems) (job.KeyedItems, error) {
 	c := e.Flags
 	generate := anySet(c, "items", "keys", "zipf")
 	if generate != "" {
-		if other := anySet(c, "input", "format", "key", "weight", "on-bad"); other != "" {
+		if other := anySet(c, "input", "format", "key", "value", "weight", "on-bad"); other != "" {
 			return d, fmt.Errorf("%w: --%s makes up items and --%s is about reading some: leave out one of them", ErrUsage, generate, other)
 		}
 		d.Input = connector.KeyedOptions{}
@@ -158,7 +158,8 @@ func (e *Env) items(d job.KeyedItems) (job.KeyedItems, error) {
 	if strings.TrimSpace(d.Input.Path) == "" {
 		return d, fmt.Errorf("%w: --input: the name is empty", ErrUsage)
 	}
-	for name, to := range map[string]*string{"key": &d.Input.Key, "weight": &d.Input.Weight} {
+	// Jobs have a key and a weight, or a value, which is read as the key is.
+	for name, to := range map[string]*string{"key": &d.Input.Key, "value": &d.Input.Key, "weight": &d.Input.Weight} {
 		if c.IsSet(name) {
 			*to = c.String(name)
 		}

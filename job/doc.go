@@ -45,6 +45,9 @@
 //     that nothing is promised. How many items it was drawn from is off by at most Theta times the items that an entry
 //     stands for, and for a pipe L+Gamma more. All entries must be items of the input, in any run. Whether the sample is a
 //     fair one shows in the mean weight that it estimates, beside the exact one in units of its standard error: a figure.
+//   - histogram. State divergence is how many numbers are missing from the bins, wherever they were: at most Theta, and for a
+//     pipe L+Gamma more. No rank can then be off by more, and every exact quantile lies between the values that follow
+//     (histogram.Range). Without failures no number is missing, and quantiles are as accurate as the layout says.
 //   - grep. A line is lost on its way, Gamma, or in the sink between its acknowledgement and its flush, L; for a pipe come
 //     (L+Gamma)*beta. A block that was searched and not acknowledged is searched again: L*beta lines may come twice.
 //   - join. A row that states have lost, Theta, or that was lost before it was processed, L, misses at most beta partners;
