@@ -34,7 +34,7 @@ func RunLocal(ctx context.Context, t *stream.Topology, o Options) (*Result, erro
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &run{o: o, nodes: nodes, events: make(chan ended), finished: make(chan *slot)}
+	r := &run{o: o, nodes: nodes, events: make(chan ended), finished: make(chan *slot), hinted: map[*stream.Node]bool{}}
 	if o.Guarantee != worker.None {
 		if r.o.Store == nil {
 			r.o.Store = backup.NewMemory()
@@ -65,6 +65,7 @@ type run struct {
 	result   Result
 	replaced []replacement
 	moved    uint64 // what had moved at the last look of watch
+	hinted   map[*stream.Node]bool
 }
 
 // slot is one worker through all its incarnations.
@@ -238,6 +239,7 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 		return err
 	}
 	s.loaded, s.replay = w, w.Replay()
+	r.hint(s)
 	return nil
 }
 
@@ -382,7 +384,7 @@ func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
 	autopsy := dead.Autopsy()
 	r.account(s, dead)
 	failure := Failure{
-		Operator: s.node.Name, Worker: s.index, AtItem: autopsy.Items, Epoch: s.epoch, DivergenceBudget: dead.Budget().Theta,
+		Operator: s.node.Name, Worker: s.index, AtItem: s.before + autopsy.Items, Epoch: s.epoch, DivergenceBudget: dead.Budget().Theta,
 	}
 	for _, p := range autopsy.Partition {
 		failure.Divergence = max(failure.Divergence, p.Divergence)

@@ -67,7 +67,7 @@ type Event struct {
 type Failure struct {
 	Operator         string  `json:"operator"`
 	Worker           int     `json:"worker"`
-	AtItem           uint64  `json:"at_item"`           // items it had processed in this incarnation
+	AtItem           uint64  `json:"at_item"`           // items it had processed, in all its incarnations, as Fault.Items counts
 	Epoch            uint64  `json:"epoch"`             // of the incarnation that failed
 	Divergence       float64 `json:"divergence"`        // of its state from the last durable backup
 	DivergenceBudget float64 `json:"divergence_budget"` // theta of that incarnation, the sum over its partitions' states

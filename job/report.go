@@ -54,7 +54,7 @@ type Summary struct {
 type Failure struct {
 	Operator         string `json:"operator"`
 	Worker           int    `json:"worker"`
-	AtItem           uint64 `json:"at_item"`           // items the worker had processed in this incarnation
+	AtItem           uint64 `json:"at_item"`           // items the worker had processed, in all its incarnations
 	Epoch            uint64 `json:"epoch"`             // of the incarnation that failed
 	Divergence       Number `json:"divergence"`        // of its state from the last durable backup
 	DivergenceBudget Number `json:"divergence_budget"` // what that could have been at most
