@@ -230,7 +230,8 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	}
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt,
-		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log, Pin: r.o.Pin,
+		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
+		Pin: r.o.Pin, PinFirst: r.partitionsBefore(s.node),
 		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
 		OnDone:     func() { r.sinkDone(ctx, s) },
@@ -241,6 +242,19 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	s.loaded, s.replay = w, w.Replay()
 	r.hint(s)
 	return nil
+}
+
+// partitionsBefore returns how many partitions the operators before n have: neighbours, which work at the same time, are
+// then tied to different cores if there are enough.
+func (r *run) partitionsBefore(n *stream.Node) int {
+	total := 0
+	for _, before := range r.nodes {
+		if before == n {
+			break
+		}
+		total += before.Partitions()
+	}
+	return total
 }
 
 // inputsAtRisk says whether a sender of s cannot send again what it has sent.

@@ -25,8 +25,8 @@ type Options struct {
 	// Store keeps the backups. Nil means memory, which survives the failure of workers but not of the process. RunLocal
 	// does not close it.
 	Store backup.Store
-	// Pin ties compute goroutines to cores, where the system allows it. It rarely helps where there are more busy
-	// goroutines than cores.
+	// Pin ties compute goroutines to cores by turns, where the system allows it: on Linux, to those that the process may
+	// use; elsewhere each has only a thread of its own. It rarely helps where there are more busy goroutines than cores.
 	Pin bool
 	// Faults are failures to inject.
 	Faults []Fault

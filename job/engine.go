@@ -47,6 +47,9 @@ type Engine struct {
 	// is how many goroutines with a state of their own each of them has. More than there are cores does not help.
 	Workers, Compute int
 
+	// Pin ties compute goroutines to cores, by turns, where the system allows it; see controller.Options.
+	Pin bool
+
 	// PipeSources reads the input like a pipe even if it could be read again: what is in flight is then at risk and L
 	// and Gamma bound its loss. Inputs that cannot be read again, such as standard input, are always read so.
 	PipeSources bool
@@ -142,7 +145,7 @@ func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (
 		return nil, err
 	}
 	o := controller.Options{
-		Params: e.Params, Guarantee: e.Guarantee, Batch: e.Batch, PipeSources: e.PipeSources, Faults: injected,
+		Params: e.Params, Guarantee: e.Guarantee, Batch: e.Batch, PipeSources: e.PipeSources, Faults: injected, Pin: e.Pin,
 		Log: e.Log, OnEvent: e.OnEvent, OnProgress: e.progress(PhaseRun),
 	}
 	if e.Guarantee == worker.None {
