@@ -76,7 +76,7 @@ func toleranceFlags(defaults job.Engine, l, gamma *count) []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "backup-dir", Category: categoryTolerate, EnvVars: env("backup-dir"),
-			Usage: "`DIRECTORY` for the backups, made if missing (default: a temporary one, removed at the end)",
+			Usage: "`DIRECTORY` for the backups, made if missing (default: a temporary one, removed at the end, or by the next run if afstream is killed)",
 		},
 		&cli.BoolFlag{
 			Name: "backup-sync", Category: categoryTolerate, EnvVars: env("backup-sync"),

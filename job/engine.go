@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/controller"
@@ -63,8 +62,8 @@ type Engine struct {
 	// Seed selects the random failures; the same seed draws the same. A job may use it for its input, too.
 	Seed uint64
 
-	// BackupDir is a directory for backups, made if missing. Empty means a temporary one, removed at the end. What
-	// earlier runs left in it is dropped when a run starts.
+	// BackupDir is a directory for backups, made if missing. Empty means a temporary one, removed at the end, or by the
+	// next run if the process is killed. What earlier runs left in it is dropped when a run starts.
 	BackupDir string
 
 	// BackupSync makes each backup wait for the disk, so that backups survive a power cut and not only the end of the
@@ -181,11 +180,15 @@ func (e *Engine) progress(p Phase) func(done, total int64) {
 func (e *Engine) openStore() (backup.Store, func() error, error) {
 	dir, remove := e.BackupDir, func() error { return nil }
 	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "afstream-"); err != nil {
-			return nil, nil, fmt.Errorf("make temporary directory for backups: %w", err)
+		log := e.Log
+		if log == nil {
+			log = slog.New(slog.DiscardHandler)
 		}
-		remove = func() error { return os.RemoveAll(dir) }
+		temp, err := newTempDir(log)
+		if err != nil {
+			return nil, nil, err
+		}
+		dir, remove = temp.backups(), temp.remove
 	}
 	store, err := backup.OpenBadger(dir, backup.BadgerOptions{Sync: e.BackupSync, Logger: e.Log})
 	if err != nil {
