@@ -87,9 +87,15 @@ func newApp(name string, stdout, stderr io.Writer, jobs []Job) *cli.App {
 		// What to look for may hold commas. Those of --fail are seen to by Engine.
 		DisableSliceFlagSeparator: true,
 		OnUsageError:              usageError,
-		Action:                    unknownCommand,
-		HideVersion:               true,                         // there is a command for it
-		ExitErrHandler:            func(*cli.Context, error) {}, // Main reports errors
+		Flags:                     []cli.Flag{versionFlag()},
+		Action: func(c *cli.Context) error {
+			if c.Bool("version") && !c.Args().Present() {
+				return printVersion(c)
+			}
+			return unknownCommand(c)
+		},
+		HideVersion:    true,                         // that of the library
+		ExitErrHandler: func(*cli.Context, error) {}, // Main reports errors
 	}
 }
 

@@ -279,14 +279,16 @@ func (gone) Write([]byte) (int, error) { return 0, errors.New("no one reads this
 // TestEveryFlagSaysWhatItDoes looks at the help, which is the manual.
 func TestEveryFlagSaysWhatItDoes(t *testing.T) {
 	shared := strings.Fields("input theta l gamma series allocate source-replay guarantee batch workers compute fail failures seed " +
-		"backup-dir backup-sync verify output log-level")
+		"backup-dir backup-sync verify output log-level pin")
 	own := map[string]string{
 		"distinct":            "format key weight on-bad items keys zipf precision",
 		"aggregate":           "format key weight on-bad items keys zipf least show measure norm alpha",
 		"grep":                "block find regexp ignore-case show",
 		"logistic-regression": "format first on-bad examples bits method rate every consistency staleness max-features max-value",
 		"join":                "table flights window slack show",
-		"heavy-hitter":        "format key weight alpha on-bad threshold rows width compensate items keys zipf",
+		"heavy-hitter":        "format key weight alpha on-bad threshold rows width compensate items keys zipf method capacity",
+		"histogram":           "format value on-bad items keys zipf layout bins from to accuracy quantiles",
+		"sample":              "format key weight on-bad items keys zipf size weighted show",
 		"wordcount":           "block boundaries fold top norm split",
 	}
 	for _, j := range cli.Jobs() {

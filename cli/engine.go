@@ -31,6 +31,10 @@ func parallelFlags(defaults job.Engine) []cli.Flag {
 			Name: "compute", Value: defaults.Compute, Category: categoryAnswer, EnvVars: env("compute"),
 			Usage: "compute goroutines of each worker, each with a state of its own",
 		},
+		&cli.BoolFlag{
+			Name: "pin", Value: defaults.Pin, Category: categoryAnswer, EnvVars: env("pin"),
+			Usage: "tie compute goroutines to cores, by turns, where the system allows it: on Linux, to those that afstream may use (see taskset); elsewhere each gets only a thread of its own. Helps if there are cores enough for all of them, if at all",
+		},
 	}
 }
 
@@ -76,7 +80,7 @@ func toleranceFlags(defaults job.Engine, l, gamma *count) []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "backup-dir", Category: categoryTolerate, EnvVars: env("backup-dir"),
-			Usage: "`DIRECTORY` for the backups, made if missing (default: a temporary one, removed at the end)",
+			Usage: "`DIRECTORY` for the backups, made if missing (default: a temporary one, removed at the end, or by the next run if afstream is killed)",
 		},
 		&cli.BoolFlag{
 			Name: "backup-sync", Category: categoryTolerate, EnvVars: env("backup-sync"),
@@ -93,7 +97,7 @@ func injectionFlags(seed *count) []cli.Flag {
 		},
 		&cli.StringSliceFlag{
 			Name: "fail", Category: categoryInject, EnvVars: env("fail"),
-			Usage: "kill a worker: `OPERATOR/WORKER@WHEN`, WHEN being a number of items it has processed or a share of the input, such as sketch/0@30%; repeatable",
+			Usage: "kill a worker: `OPERATOR/WORKER@WHEN`, WHEN being a share of the input, such as sketch/0@30%, or a number of items it has processed, in all its incarnations and with those it was given again: the number that the report then has as \"at item\"; repeatable",
 		},
 		&cli.IntFlag{
 			Name: "failures", Category: categoryInject, EnvVars: env("failures"),
@@ -128,6 +132,7 @@ func (e *Env) Engine() (job.Engine, error) {
 		Batch:        e.count("batch"),
 		Workers:      c.Int("workers"),
 		Compute:      c.Int("compute"),
+		Pin:          c.Bool("pin"),
 		Verify:       c.Bool("verify"),
 		PipeSources:  !c.Bool("source-replay"),
 		RandomFaults: c.Int("failures"),

@@ -75,6 +75,14 @@ func answerFlags(d job.HeavyHitter) []cli.Flag {
 			Name: "threshold", Value: d.Threshold, Category: categoryAnswer, EnvVars: env("threshold"),
 			Usage: "`SHARE` of the total weight from which on a key is reported, 0.000001 to 1",
 		},
+		&cli.StringFlag{
+			Name: "method", Value: string(job.CountMin), Category: categoryAnswer, EnvVars: env("method"),
+			Usage: "how to count: count-min (all keys in sketches of --rows times --width counters; fast) or space-saving (--capacity keys by name; no estimate is ever far too high)",
+		},
+		&cli.IntFlag{
+			Name: "capacity", Category: categoryAnswer, EnvVars: env("capacity"), DefaultText: "10 / threshold",
+			Usage: "keys that a partition counts under --method space-saving; estimates are too high by the total weight divided by it at most",
+		},
 		&cli.IntFlag{
 			Name: "rows", Value: d.Rows, Category: categoryAnswer, EnvVars: env("rows"),
 			Usage: "rows of each sketch, 1 to 64; more make a large overcount less likely",
@@ -105,11 +113,31 @@ func heavyHitter(e *Env) (job.HeavyHitter, error) {
 	if h.KeyedItems, err = e.items(h.KeyedItems); err != nil {
 		return h, err
 	}
+	if h.Method, err = e.method(); err != nil {
+		return h, err
+	}
 	h.Threshold, h.Alpha = c.Float64("threshold"), c.Float64("alpha")
 	h.Rows, h.Width = c.Int("rows"), c.Int("width")
-	h.Compensate = c.Bool("compensate")
+	h.Compensate, h.Capacity = c.Bool("compensate"), c.Int("capacity")
 	h.Target, err = target(e)
 	return h, err
+}
+
+// method reads the method of heavy-hitter and refuses flags that it has no use for.
+func (e *Env) method() (job.Method, error) {
+	method, other, others := job.Method(e.Flags.String("method")), job.SpaceSaving, []string{"capacity"}
+	switch method {
+	case job.CountMin:
+	case job.SpaceSaving:
+		// What else says more about a target error is refused without one.
+		other, others = job.CountMin, []string{"rows", "width", "compensate", "target-error"}
+	default:
+		return method, choice("method", string(method), string(job.CountMin), string(job.SpaceSaving))
+	}
+	if flag := anySet(e.Flags, others...); flag != "" {
+		return method, fmt.Errorf("%w: --%s is for --method %s, not for %s: leave it out", ErrUsage, flag, other, method)
+	}
+	return method, nil
 }
 
 // items decides between a file and the generator.
@@ -117,7 +145,7 @@ func (e *Env) items(d job.KeyedItems) (job.KeyedItems, error) {
 	c := e.Flags
 	generate := anySet(c, "items", "keys", "zipf")
 	if generate != "" {
-		if other := anySet(c, "input", "format", "key", "weight", "on-bad"); other != "" {
+		if other := anySet(c, "input", "format", "key", "value", "weight", "on-bad"); other != "" {
 			return d, fmt.Errorf("%w: --%s makes up items and --%s is about reading some: leave out one of them", ErrUsage, generate, other)
 		}
 		d.Input = connector.KeyedOptions{}
@@ -130,7 +158,8 @@ func (e *Env) items(d job.KeyedItems) (job.KeyedItems, error) {
 	if strings.TrimSpace(d.Input.Path) == "" {
 		return d, fmt.Errorf("%w: --input: the name is empty", ErrUsage)
 	}
-	for name, to := range map[string]*string{"key": &d.Input.Key, "weight": &d.Input.Weight} {
+	// Jobs have a key and a weight, or a value, which is read as the key is.
+	for name, to := range map[string]*string{"key": &d.Input.Key, "value": &d.Input.Key, "weight": &d.Input.Weight} {
 		if c.IsSet(name) {
 			*to = c.String(name)
 		}

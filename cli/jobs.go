@@ -2,5 +2,5 @@ package cli
 
 // Jobs returns the jobs that come with afstream, in alphabetical order.
 func Jobs() []Job {
-	return []Job{Aggregate(), Distinct(), Grep(), HeavyHitter(), Join(), LogisticRegression(), WordCount()}
+	return []Job{Aggregate(), Distinct(), Grep(), HeavyHitter(), Histogram(), Join(), LogisticRegression(), Sample(), WordCount()}
 }

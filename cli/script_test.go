@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,9 @@ import (
 	"github.com/afstream/afstream/cli"
 	"github.com/afstream/afstream/data"
 )
+
+// update rewrites the golden parts of scripts, to be reviewed as a diff: go test ./cli -run Scripts -update
+var update = flag.Bool("update", false, "rewrite golden parts of scripts")
 
 func TestScripts(t *testing.T) {
 	inputs := t.TempDir() // what comes with the program, as files to cut off
@@ -38,6 +42,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Geteuid() == 0, nil // who can read everything
 		},
+		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},

@@ -145,6 +145,22 @@ func BenchmarkPipeline(b *testing.B) {
 	}
 }
 
+// BenchmarkPin shows what tying compute goroutines to cores does to the approximate jobs of BenchmarkPipeline.
+func BenchmarkPin(b *testing.B) {
+	path := lines(b)
+	for _, workers := range []int{1, 2} {
+		for _, pin := range []bool{false, true} {
+			b.Run(fmt.Sprintf("pin=%v/workers=%d", pin, workers), func(b *testing.B) {
+				o := controller.Options{Params: errorbound.Params{Theta: 1e4, L: 1e3, Gamma: 1e3}, Store: badger(b), Pin: pin}
+				for b.Loop() {
+					require.EqualValues(b, benchItems, pipeline(b, path, workers, o))
+				}
+				report(b)
+			})
+		}
+	}
+}
+
 // byHand is what one would write without an engine: one loop over the lines of a file, with a count-min sketch that
 // compares every counter with the limit at which it would have to be backed up.
 func byHand(b *testing.B, path string) uint64 {

@@ -15,7 +15,9 @@ import (
 var ErrFault = errors.New("invalid failure")
 
 // Fault is a failure to inject: the worker is killed when it has processed Items items, counted over all its
-// incarnations, or, if Share is set, when so much of the input has been read.
+// incarnations with those that it was given again, or, if Share is set, when so much of the input has been read. Two of the
+// same worker at the same Items are refused: after the first one it would have to be killed before it does anything. Two
+// at the same Share are two failures.
 type Fault struct {
 	Operator string
 	Worker   int
@@ -82,7 +84,7 @@ func RandomFaults(nodes []*stream.Node, k int, seed uint64) []Fault {
 
 // checkFaults says which fault names nothing in the topology, or no time.
 func checkFaults(nodes []*stream.Node, faults []Fault) error {
-	var errs []error
+	errs := []error{CheckTwice(faults)}
 	for _, f := range faults {
 		i := slices.IndexFunc(nodes, func(n *stream.Node) bool { return n.Name == f.Operator })
 		switch {
@@ -98,6 +100,20 @@ func checkFaults(nodes []*stream.Node, faults []Fault) error {
 		case f.Worker < 0 || f.Worker >= nodes[i].Workers:
 			errs = append(errs, fmt.Errorf("%w %q: operator %q has workers 0 to %d", ErrFault, f, f.Operator, nodes[i].Workers-1))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckTwice says which failures at a number of items are given twice. The error wraps ErrFault.
+func CheckTwice(faults []Fault) error {
+	var errs []error
+	seen := map[Fault]bool{}
+	for _, f := range faults {
+		if f.Items > 0 && seen[f] {
+			errs = append(errs, fmt.Errorf("%w %q: it is given twice; to kill the worker again at once, give %d items",
+				ErrFault, f, f.Items+1))
+		}
+		seen[f] = true
 	}
 	return errors.Join(errs...)
 }

@@ -1,11 +1,14 @@
 package controller_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,9 +110,9 @@ func TestFaultsByItems(t *testing.T) {
 	r, err := controller.RunLocal(context.Background(), sumsTopology(20_000, 1, &out), o)
 	require.NoError(t, err)
 	require.Len(t, r.Failures, 3)
-	require.EqualValues(t, 1, r.Failures[0].AtItem)
-	require.EqualValues(t, 4999, r.Failures[1].AtItem)
-	require.EqualValues(t, 1, r.Failures[2].AtItem)
+	for i, at := range []uint64{1, 5000, 5001} {
+		require.EqualValues(t, at, r.Failures[i].AtItem, "counted as the fault was")
+	}
 	require.Equal(t, []controller.Fault{{Operator: "sums", Items: 9_000_000}}, r.Unreached)
 	require.EqualValues(t, []uint64{1, 2, 3}, []uint64{r.Failures[0].Epoch, r.Failures[1].Epoch, r.Failures[2].Epoch})
 	require.EqualValues(t, 20_000, total(out.all()), "a whole state with a source that rewinds loses nothing")
@@ -338,5 +341,40 @@ func TestSinksAtRiskLoseNoMoreThanL(t *testing.T) {
 		}
 		require.LessOrEqual(t, n-len(seen), l, "seed %d", seed)
 		require.LessOrEqual(t, len(out.all())-len(seen), l, "seed %d", seed)
+	}
+}
+
+// Two failures of a worker at the same item cannot both happen; at the same share of the input they can.
+func TestFaultsAtTheSameTime(t *testing.T) {
+	o := options(100, 100, 100)
+	at := controller.Fault{Operator: "sums", Worker: 1, Items: 500}
+	o.Faults = []controller.Fault{at, {Operator: "sums", Worker: 0, Items: 500}, {Operator: "sums", Worker: 1, Share: 0.5}, at}
+	_, err := controller.RunLocal(context.Background(), sumsTopology(20_000, 2, &gather[[8]uint64]{}), o)
+	require.ErrorIs(t, err, controller.ErrFault)
+	require.ErrorContains(t, err, `"sums/1@500": it is given twice; to kill the worker again at once, give 501 items`)
+
+	half := controller.Fault{Operator: "sums", Worker: 1, Share: 0.5}
+	o.Faults = []controller.Fault{half, half}
+	r, err := controller.RunLocal(context.Background(), sumsTopology(20_000, 2, &gather[[8]uint64]{}), o)
+	require.NoError(t, err)
+	require.Equal(t, 2, len(r.Failures)+len(r.Unreached))
+}
+
+// A theta that no item fits into is said to be so, once for each operator.
+func TestHintOfSmallThresholds(t *testing.T) {
+	for _, c := range []struct {
+		theta float64
+		g     worker.Guarantee
+		hints int
+	}{{1, worker.Approximate, 1}, {100, worker.Approximate, 0}, {0, worker.Approximate, 0}, {1, worker.ErrorFree, 0}, {1, worker.None, 0}} {
+		var log bytes.Buffer
+		o := options(c.theta, 100, 100)
+		o.Guarantee, o.Log = c.g, slog.New(slog.NewTextHandler(&log, nil))
+		_, err := controller.RunLocal(context.Background(), sumsTopology(200, 2, &gather[[8]uint64]{}), o)
+		require.NoError(t, err)
+		require.Equal(t, c.hints, strings.Count(log.String(), "every item is backed up"), "%v %v", c.theta, c.g)
+		if c.hints > 0 {
+			require.Contains(t, log.String(), "operator=sums epoch=1 alpha=1 partition_theta=0.25 Theta_above=4\n")
+		}
 	}
 }

@@ -34,7 +34,7 @@ func RunLocal(ctx context.Context, t *stream.Topology, o Options) (*Result, erro
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &run{o: o, nodes: nodes, events: make(chan ended), finished: make(chan *slot)}
+	r := &run{o: o, nodes: nodes, events: make(chan ended), finished: make(chan *slot), hinted: map[*stream.Node]bool{}}
 	if o.Guarantee != worker.None {
 		if r.o.Store == nil {
 			r.o.Store = backup.NewMemory()
@@ -66,6 +66,7 @@ type run struct {
 	replaced  []replacement
 	divisions []*division
 	moved     uint64 // what had moved at the last look of watch
+	hinted    map[*stream.Node]bool
 }
 
 // slot is one worker through all its incarnations.
@@ -236,7 +237,8 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	}
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt, Grant: grant,
-		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log, Pin: r.o.Pin,
+		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
+		Pin: r.o.Pin, PinFirst: r.partitionsBefore(s.node),
 		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
 		OnDone:     func() { r.sinkDone(ctx, s) },
@@ -245,7 +247,21 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 		return err
 	}
 	s.loaded, s.replay = w, w.Replay()
+	r.hint(s)
 	return nil
+}
+
+// partitionsBefore returns how many partitions the operators before n have: neighbours, which work at the same time, are
+// then tied to different cores if there are enough.
+func (r *run) partitionsBefore(n *stream.Node) int {
+	total := 0
+	for _, before := range r.nodes {
+		if before == n {
+			break
+		}
+		total += before.Partitions()
+	}
+	return total
 }
 
 // inputsAtRisk says whether a sender of s cannot send again what it has sent.
@@ -399,7 +415,7 @@ func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
 	autopsy := dead.Autopsy()
 	r.account(s, dead)
 	failure := Failure{
-		Operator: s.node.Name, Worker: s.index, AtItem: autopsy.Items, Epoch: s.epoch, DivergenceBudget: dead.Budget().Theta,
+		Operator: s.node.Name, Worker: s.index, AtItem: s.before + autopsy.Items, Epoch: s.epoch, DivergenceBudget: dead.Budget().Theta,
 	}
 	for _, p := range autopsy.Partition {
 		failure.Divergence = max(failure.Divergence, p.Divergence)

@@ -27,8 +27,8 @@ type Options struct {
 	// Store keeps the backups. Nil means memory, which survives the failure of workers but not of the process. RunLocal
 	// does not close it.
 	Store backup.Store
-	// Pin ties compute goroutines to cores, where the system allows it. It rarely helps where there are more busy
-	// goroutines than cores.
+	// Pin ties compute goroutines to cores by turns, where the system allows it: on Linux, to those that the process may
+	// use; elsewhere each has only a thread of its own. It rarely helps where there are more busy goroutines than cores.
 	Pin bool
 	// Faults are failures to inject.
 	Faults []Fault
@@ -74,7 +74,7 @@ type Event struct {
 type Failure struct {
 	Operator         string  `json:"operator"`
 	Worker           int     `json:"worker"`
-	AtItem           uint64  `json:"at_item"`           // items it had processed in this incarnation
+	AtItem           uint64  `json:"at_item"`           // items it had processed, in all its incarnations, as Fault.Items counts
 	Epoch            uint64  `json:"epoch"`             // of the incarnation that failed
 	Divergence       float64 `json:"divergence"`        // of its state from the last durable backup
 	DivergenceBudget float64 `json:"divergence_budget"` // theta that a partition was held to when it failed

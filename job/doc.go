@@ -29,7 +29,9 @@
 //     at most Theta, and for a pipe (L+Gamma)*alpha more. Compensation adds at most Theta + L*alpha to a counter, so with
 //     it and no pipe the bound is Theta + L*alpha. The total weight is a counter too, but diverges by up to 1/threshold
 //     times Theta by design (package heavyhitter), and has a bound of its own. Precision, recall and the error of the
-//     estimates come from exact counts.
+//     estimates come from exact counts. With SpaceSaving, where summaries cannot be compared with each other, state
+//     divergence is by how much any estimate is too low, within the same bounds; the total is within them too; no estimate
+//     is more than total/capacity too high; and without failures none is too low.
 //   - wordcount. State divergence is the largest difference of a count, or in the L1 norm the sum of all, from counts made
 //     by another code, with which the run without failures must agree. At most Theta, and for a pipe (L+Gamma)*alpha more.
 //     With Split, words are at risk between operators: L + Gamma words more; and blocks can be lost or split twice before
@@ -38,6 +40,14 @@
 //     norm the sum of all: at most Theta, and for a pipe (L+Gamma)*alpha more.
 //   - distinct. State divergence is how many registers of the sketch are lower than those of a sketch of all keys made at
 //     once: at most Theta, and for a pipe L+Gamma more. None may be higher.
+//   - sample. State divergence is how many entries are in one of the two samples only: at most Theta. Where items were lost
+//     before they were drawn from, those after them are drawn anew: the sample is as random as before and another one, so
+//     that nothing is promised. How many items it was drawn from is off by at most Theta times the items that an entry
+//     stands for, and for a pipe L+Gamma more. All entries must be items of the input, in any run. Whether the sample is a
+//     fair one shows in the mean weight that it estimates, beside the exact one in units of its standard error: a figure.
+//   - histogram. State divergence is how many numbers are missing from the bins, wherever they were: at most Theta, and for a
+//     pipe L+Gamma more. No rank can then be off by more, and every exact quantile lies between the values that follow
+//     (histogram.Range). Without failures no number is missing, and quantiles are as accurate as the layout says.
 //   - grep. A line is lost on its way, Gamma, or in the sink between its acknowledgement and its flush, L; for a pipe come
 //     (L+Gamma)*beta. A block that was searched and not acknowledged is searched again: L*beta lines may come twice, and
 //     L more that the sink has flushed and not acknowledged.

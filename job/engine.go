@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/controller"
@@ -52,6 +51,9 @@ type Engine struct {
 	// is how many goroutines with a state of their own each of them has. More than there are cores does not help.
 	Workers, Compute int
 
+	// Pin ties compute goroutines to cores, by turns, where the system allows it; see controller.Options.
+	Pin bool
+
 	// PipeSources reads the input like a pipe even if it could be read again: what is in flight is then at risk and L
 	// and Gamma bound its loss. Inputs that cannot be read again, such as standard input, are always read so.
 	PipeSources bool
@@ -65,8 +67,8 @@ type Engine struct {
 	// Seed selects the random failures; the same seed draws the same. A job may use it for its input, too.
 	Seed uint64
 
-	// BackupDir is a directory for backups, made if missing. Empty means a temporary one, removed at the end. What
-	// earlier runs left in it is dropped when a run starts.
+	// BackupDir is a directory for backups, made if missing. Empty means a temporary one, removed at the end, or by the
+	// next run if the process is killed. What earlier runs left in it is dropped when a run starts.
 	BackupDir string
 
 	// BackupSync makes each backup wait for the disk, so that backups survive a power cut and not only the end of the
@@ -159,6 +161,7 @@ func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (
 	}
 	o := controller.Options{
 		Params: e.Params, Guarantee: e.Guarantee, Allocate: e.Allocate, Batch: e.batch(), PipeSources: e.PipeSources, Faults: injected,
+		Pin: e.Pin,
 		Log: e.Log, OnEvent: e.OnEvent, OnProgress: e.progress(PhaseRun),
 	}
 	if e.Guarantee == worker.None {
@@ -194,11 +197,15 @@ func (e *Engine) progress(p Phase) func(done, total int64) {
 func (e *Engine) openStore() (backup.Store, func() error, error) {
 	dir, remove := e.BackupDir, func() error { return nil }
 	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "afstream-"); err != nil {
-			return nil, nil, fmt.Errorf("make temporary directory for backups: %w", err)
+		log := e.Log
+		if log == nil {
+			log = slog.New(slog.DiscardHandler)
 		}
-		remove = func() error { return os.RemoveAll(dir) }
+		temp, err := newTempDir(log)
+		if err != nil {
+			return nil, nil, err
+		}
+		dir, remove = temp.backups(), temp.remove
 	}
 	store, err := backup.OpenBadger(dir, backup.BadgerOptions{Sync: e.BackupSync, Logger: e.Log})
 	if err != nil {

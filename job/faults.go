@@ -23,6 +23,9 @@ func (e *Engine) injected(t *stream.Topology, measurable bool) ([]controller.Fau
 			wrong = append(wrong, fmt.Errorf("failure %s: %w", f, err))
 		}
 	}
+	if err := controller.CheckTwice(faults); err != nil {
+		wrong = append(wrong, err)
+	}
 	if !measurable && slices.ContainsFunc(faults, func(f controller.Fault) bool { return f.Share > 0 }) {
 		wrong = append(wrong, errors.New("failures at a share of the input: its size is not known,"+
 			" give numbers of items or read a file"))

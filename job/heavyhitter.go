@@ -10,6 +10,7 @@ import (
 
 	"github.com/afstream/afstream/algorithms/countmin"
 	"github.com/afstream/afstream/algorithms/heavyhitter"
+	"github.com/afstream/afstream/algorithms/spacesaving"
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
@@ -21,7 +22,7 @@ import (
 const HeavyHitterName = "heavy-hitter"
 
 // HeavyHitter finds the keys that make up more than a given share of a stream. Its operators are trace (the source),
-// sketch (Workers of them, with a count-min sketch per partition), merge (adds them up) and table (takes the result).
+// sketch (Workers of them, with a sketch of the Method per partition), merge (adds them up) and table (takes the result).
 // Verifying it takes about three times as long as the job, and 150 bytes of memory a key.
 //
 // Start from DefaultHeavyHitter: the zero value is not valid.
@@ -33,9 +34,15 @@ type HeavyHitter struct {
 	// Threshold is the share of the total weight from which on a key is reported, 1e-6 to 1. Default 0.01. The smaller,
 	// the more keys: a share of t has room for 1/t.
 	Threshold float64
-	// Rows and Width are the shape of each sketch, default 4 and 8192. More rows make a large overcount less likely, a
+	// Method is CountMin or SpaceSaving; the empty one is CountMin.
+	Method Method
+	// Rows and Width are the shape of each sketch of CountMin, default 4 and 8192. More rows make a large overcount less likely, a
 	// larger width makes overcounts smaller: total weight / Width on average in a row. Memory: 33 bytes a counter.
 	Rows, Width int
+	// Capacity is how many keys each partition counts under SpaceSaving, which alone allows to set it: 1/Threshold to
+	// spacesaving.MaxCapacity, at about 150 bytes each. No estimate is more than the total weight / Capacity too high. 0
+	// means 10/Threshold.
+	Capacity int
 	// Alpha is the most that one item weighs, in the unit of the weights; an item above it fails the job. 0 means to find
 	// out: 1 where items are counted, 65535 for bytes of packets, else unknown, and then the divergence is looked at
 	// after each item instead of each run of items, which is slower.
@@ -63,7 +70,7 @@ func DefaultHeavyHitter() HeavyHitter {
 
 // validate returns all faults of the settings, joined, wrapping ErrSettings.
 func (h *HeavyHitter) validate() error {
-	faults := slices.Concat(h.Engine.faults(), h.inputFaults(), h.targetFaults())
+	faults := slices.Concat(h.Engine.faults(), h.inputFaults(), h.targetFaults(), h.methodFaults())
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			faults = append(faults, fmt.Errorf(format, args...))
@@ -93,9 +100,17 @@ func (h *HeavyHitter) options(alpha float64, merged func(stream.Window, *countmi
 type merged struct {
 	rows connector.Collector[heavyhitter.Row]
 
-	mu    sync.Mutex
-	cells []float64 // of the merged sketch; nil until it was merged
-	total float64
+	mu        sync.Mutex
+	cells     []float64             // of the merged sketch; nil until it was merged, and under SpaceSaving
+	estimates spacesaving.Estimates // of SpaceSaving
+	total     float64
+}
+
+// keepEstimates is keep for SpaceSaving.
+func (m *merged) keepEstimates(_ stream.Window, e spacesaving.Estimates) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.estimates, m.total = e, e.Total()
 }
 
 // keep keeps a copy of the merged sketch. A close that is run again after a failure replaces it.
@@ -109,9 +124,13 @@ func (m *merged) keep(_ stream.Window, s *countmin.Sketch) {
 
 // topology builds the job over a source whose items weigh at most alpha; its result goes to m.
 func (h *HeavyHitter) topology(open stream.NewSource[connector.Keyed], alpha float64, m *merged) *stream.Topology {
-	o := h.options(alpha, m.keep)
 	t := stream.New(HeavyHitterName)
 	trace := stream.From(t, "trace", open)
+	if h.Method == SpaceSaving {
+		stream.To(h.summarised(trace, alpha, m), "table", connector.Collect(&m.rows))
+		return t
+	}
+	o := h.options(alpha, m.keep)
 	sketches := stream.Then(trace, "sketch", func() *heavyhitter.Sketch { return heavyhitter.NewSketch(o) },
 		stream.Shuffle(), stream.Workers(h.Workers), stream.Compute(h.Compute), stream.EmitOnClose())
 	rows := stream.Then(sketches, "merge", func() *heavyhitter.Merge { return heavyhitter.NewMerge(o) }, stream.EmitOnClose())
@@ -158,7 +177,7 @@ func (h HeavyHitter) Run(ctx context.Context) (*HeavyHitterReport, error) {
 
 // explain adds the remedy to errors whose package cannot know it.
 func explain(err error) error {
-	if errors.Is(err, heavyhitter.ErrWeight) {
+	if errors.Is(err, heavyhitter.ErrWeight) || errors.Is(err, spacesaving.ErrWeight) {
 		return fmt.Errorf("%w: alpha is the most that one item may weigh: give a larger one", err)
 	}
 	return err

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -16,6 +17,7 @@ type HeavyHitterReport = Report[HeavyKeys, HeavyHitterVerification]
 
 // HeavyKeys is what the job heavy-hitter found.
 type HeavyKeys struct {
+	Method       Method     `json:"method"`
 	HeavyHitters []HeavyKey `json:"heavy_hitters"` // heaviest first
 	Threshold    Number     `json:"threshold"`     // share of the total
 	Total        Number     `json:"total"`         // weight of all items, as far as failures left it
@@ -30,7 +32,7 @@ type HeavyKey struct {
 }
 
 func (h *HeavyHitter) answer(m *merged) HeavyKeys {
-	o := HeavyKeys{HeavyHitters: []HeavyKey{}, Threshold: Number(h.Threshold), Total: Number(m.total)}
+	o := HeavyKeys{Method: cmp.Or(h.Method, CountMin), HeavyHitters: []HeavyKey{}, Threshold: Number(h.Threshold), Total: Number(m.total)}
 	for _, row := range m.rows.Items() {
 		o.HeavyHitters = append(o.HeavyHitters, HeavyKey{
 			Rank: row.Rank, Key: row.Key, Estimate: Number(row.Estimate), Share: Number(row.Share),
@@ -70,7 +72,9 @@ func (o HeavyKeys) write(b *bytes.Buffer, v *HeavyHitterVerification) error {
 
 // HeavyHitterVerification is the job beside its failure-free run and beside exact counts.
 type HeavyHitterVerification struct {
-	StateDivergence      Number `json:"state_divergence"` // largest absolute difference of a counter
+	// StateDivergence is the largest absolute difference of a counter, under SpaceSaving by how much the lowest estimate
+	// of a key is too low.
+	StateDivergence      Number `json:"state_divergence"`
 	StateDivergenceBound Number `json:"state_divergence_bound"`
 	TotalDivergence      Number `json:"total_divergence"` // difference of the total weight
 	TotalDivergenceBound Number `json:"total_divergence_bound"`
@@ -78,8 +82,9 @@ type HeavyHitterVerification struct {
 	Alpha Number `json:"alpha"` // largest weight of the input, for the bounds
 	Keys  int    `json:"keys"`  // distinct ones
 	heavyhitter.Quality
-	HeavyHitters []ExactRow   `json:"heavy_hitters"`    // the true ones
-	Target       *TargetCheck `json:"target,omitempty"` // of a job that has one
+	HeavyHitters []ExactRow    `json:"heavy_hitters"`          // the true ones
+	Target       *TargetCheck  `json:"target,omitempty"`       // of a job that has one
+	Summary      *SummaryCheck `json:"space_saving,omitempty"` // of that method
 
 	exact *heavyhitter.Exact
 	slack float64 // rounding that the comparison of sums allows
@@ -99,26 +104,22 @@ const roundingShare = 1e-9
 func (h *HeavyHitter) verify(ctx context.Context, in *keyedInput, plan *Plan, got, clean *merged, result *controller.Result) (
 	*HeavyHitterVerification, uint64, error,
 ) {
-	exact, largest := heavyhitter.NewExact(), 0.0
-	items, err := readAgain(ctx, in.open, h.progress(PhaseExact), func(slab []connector.Keyed) error {
-		for _, item := range slab {
-			if err := exact.Add(item); err != nil {
-				return err
-			}
-			largest = max(largest, item.Weight)
-		}
-		return nil
-	})
+	exact, largest, items, err := h.readExact(ctx, in)
 	if err != nil {
 		return nil, 0, err
 	}
 	v := &HeavyHitterVerification{
 		Alpha: Number(largest), Keys: exact.Len(), exact: exact, slack: roundingShare * exact.Total(),
-		StateDivergence: Number(distance(got.cells, clean.cells)), TotalDivergence: Number(math.Abs(got.total - clean.total)),
-		Quality: heavyhitter.Compare(got.rows.Items(), exact, h.Threshold),
+		TotalDivergence: Number(math.Abs(got.total - clean.total)),
+		Quality:         heavyhitter.Compare(got.rows.Items(), exact, h.Threshold),
 	}
 	v.losses(result)
 	h.bounds(v, result)
+	if h.Method == SpaceSaving {
+		h.checkSummaries(v, got, clean, result)
+	} else {
+		v.StateDivergence = Number(distance(got.cells, clean.cells))
+	}
 	if plan != nil {
 		if v.Target, err = checkTarget(plan, got.cells, exact); err != nil {
 			return nil, 0, err
@@ -152,6 +153,9 @@ func (v HeavyHitterVerification) Checks() []Check {
 	}, v.items()...)
 	if v.Target != nil {
 		checks = append(checks, v.Target.checks(v.slack)...)
+	}
+	if v.Summary != nil {
+		checks = append(checks, v.Summary.checks(v.slack)...)
 	}
 	return checks
 }

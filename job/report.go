@@ -37,7 +37,7 @@ type Summary struct {
 	ItemsPerSecond Number    `json:"items_per_second"`
 	SkippedRows    int64     `json:"skipped_rows"` // bad rows that were left out
 	IgnoredRows    int64     `json:"ignored_rows"` // rows without an item: packets that are not IP
-	Theta          Number    `json:"theta"`
+	Theta          Number    `json:"theta"`        // as set; 0, and L 0 and Gamma 1, under guarantee error-free
 	L              uint64    `json:"l"`
 	Gamma          uint64    `json:"gamma"`
 	Series         string    `json:"series"`
@@ -46,6 +46,7 @@ type Summary struct {
 	Compensate     bool      `json:"compensate"`     // what failures may have taken was added back
 	Workers        int       `json:"workers"`
 	Compute        int       `json:"compute"`
+	Pinned         bool      `json:"pinned"` // compute goroutines were tied to cores, if the system allowed it
 	Failures       []Failure `json:"failures"`
 	Unreached      []string  `json:"unreached_failures"` // injected failures whose time never came
 	Backups        Backups   `json:"backups"`
@@ -56,7 +57,7 @@ type Summary struct {
 type Failure struct {
 	Operator         string `json:"operator"`
 	Worker           int    `json:"worker"`
-	AtItem           uint64 `json:"at_item"`           // items the worker had processed in this incarnation
+	AtItem           uint64 `json:"at_item"`           // items the worker had processed, in all its incarnations
 	Epoch            uint64 `json:"epoch"`             // of the incarnation that failed
 	Divergence       Number `json:"divergence"`        // of its state from the last durable backup
 	DivergenceBudget Number `json:"divergence_budget"` // what that could have been at most
@@ -81,11 +82,12 @@ func newReport[R any, A answer[V], V verification](
 }
 
 func (e *Engine) summary(name string, in *origin, plan *Plan, result *controller.Result) Summary {
+	p := e.thresholds()
 	s := Summary{
 		Job: name, Input: in.name, Guarantee: e.Guarantee.String(), Batch: e.Batch, SourceReplay: !e.PipeSources,
 		Interrupted: result.Interrupted, Items: result.Items, Seconds: Number(result.Seconds),
-		Theta: Number(e.Theta), L: e.L, Gamma: e.Gamma, Series: e.Series.String(), Allocate: e.Allocate.String(),
-		Workers: e.Workers, Compute: e.Compute, Plan: plan,
+		Theta: Number(p.Theta), L: p.L, Gamma: p.Gamma, Series: p.Series.String(), Allocate: e.Allocate.String(),
+		Workers: e.Workers, Compute: e.Compute, Pinned: e.Pin, Plan: plan,
 		Failures: make([]Failure, 0, len(result.Failures)), Unreached: []string{},
 	}
 	s.SkippedRows, s.IgnoredRows = in.rows.totals()

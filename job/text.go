@@ -88,7 +88,8 @@ func (s *Summary) writeGuarantee(b *bytes.Buffer) {
 	}
 	switch s.Guarantee {
 	case worker.ErrorFree.String():
-		fmt.Fprintf(b, "guarantee %s: every item and every change was backed up, %s\n", s.Guarantee, source)
+		fmt.Fprintf(b, "guarantee %s: every item and every change was backed up (theta %v, l %s, gamma %s), %s\n", s.Guarantee,
+			s.Theta, group(s.L), group(s.Gamma), source)
 	case worker.MiniBatch.String(), worker.UpstreamBackup.String():
 		what := "all"
 		if s.Guarantee == worker.UpstreamBackup.String() {

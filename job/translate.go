@@ -1,17 +1,19 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"sync/atomic"
 
+	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/stream"
 )
 
 // translation makes items of type Out of the lines or rows that a source yields.
 type translation[In, Out any] struct {
-	// name is what errors call the input.
-	name string
+	// name is what errors call the input, and unit what they call a row, "line" if it is empty.
+	name, unit string
 	// convert returns the item of a row, or false for a row that has none in it. It may keep what it is given.
 	convert func(row In) (item Out, ok bool, err error)
 	// skip leaves out rows that convert has an error for, instead of failing.
@@ -72,7 +74,7 @@ func (s *translated[In, Out]) Read(dst []Out) (int, error) {
 			item, ok, bad := s.convert(row)
 			switch {
 			case bad != nil && !s.skip:
-				return n, fmt.Errorf("read %s line %d: %w", s.name, s.read, bad)
+				return n, fmt.Errorf("read %s %s %d: %w", s.name, cmp.Or(s.unit, "line"), s.read, bad)
 			case bad != nil:
 				s.skipped.Add(1)
 			case ok:
@@ -91,11 +93,22 @@ func (s *translated[In, Out]) Read(dst []Out) (int, error) {
 // Close implements stream.Source.
 func (s *translated[In, Out]) Close() error { return s.inner.Close() }
 
-// Skipped implements connector.Skipper.
-func (s *translated[In, Out]) Skipped() int64 { return s.skipped.Load() }
+// Skipped implements connector.Skipper: those of the inner source, and those that could not be translated.
+func (s *translated[In, Out]) Skipped() int64 {
+	n := s.skipped.Load()
+	if inner, ok := s.inner.(connector.Skipper); ok {
+		n += inner.Skipped()
+	}
+	return n
+}
 
 // Ignored implements connector.Skipper. Headers and comments are nothing to report.
-func (s *translated[In, Out]) Ignored() int64 { return 0 }
+func (s *translated[In, Out]) Ignored() int64 {
+	if inner, ok := s.inner.(connector.Skipper); ok {
+		return inner.Ignored()
+	}
+	return 0
+}
 
 // Progress implements stream.Progresser.
 func (s *translated[In, Out]) Progress() (done, total int64) {

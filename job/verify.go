@@ -81,16 +81,23 @@ type promise struct {
 	failures map[string]uint64
 }
 
+// thresholds returns those that e runs with: as they were set, but for ErrorFree, which is what these make it.
+func (e *Engine) thresholds() errorbound.Params {
+	p := e.Params
+	if e.Guarantee == worker.ErrorFree {
+		p.Theta, p.L, p.Gamma = 0, 0, 1
+	}
+	return p
+}
+
 // promised returns what e promised in a run that ended so.
 func (e *Engine) promised(result *controller.Result) promise {
 	p := promise{
-		Params: e.Params, pipe: e.PipeSources, batches: e.batches(), beyond: e.batch(), compute: e.Compute, failures: map[string]uint64{},
+		Params: e.thresholds(), pipe: e.PipeSources, batches: e.batches(), beyond: e.batch(), compute: e.Compute, failures: map[string]uint64{},
 	}
 	switch e.Guarantee {
 	case worker.None:
 		p.nothing, p.Theta = true, math.Inf(1)
-	case worker.ErrorFree:
-		p.Theta, p.L, p.Gamma = 0, 0, 1
 	case worker.MiniBatch:
 		p.Theta, p.L, p.Gamma = 0, 0, 0
 	case worker.UpstreamBackup:

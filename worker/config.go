@@ -96,6 +96,8 @@ type Config struct {
 	Before *Autopsy
 	// Pin ties every compute goroutine to a core, where the system allows it.
 	Pin bool
+	// PinFirst is the turn of the operator's first partition: those of other operators have the turns before it.
+	PinFirst int
 	// KillAt ends the worker abruptly after so many items; 0 = never. Fault injection.
 	KillAt uint64
 	// OnProgress is told by a source how far it has come, once per slab. It must be cheap.

@@ -163,7 +163,7 @@ func (c *core) pinned(run func() error) func() error {
 		return run
 	}
 	return func() error {
-		if err := pin(c.index); err != nil {
+		if err := pin(c.w.cfg.PinFirst + c.index); err != nil {
 			c.w.log.Warn("compute goroutine is not pinned", "worker", c.w.cfg.name(), "partition", c.index, "err", err)
 		}
 		return run()

@@ -40,6 +40,15 @@ func (w *Worker) Replay() Replay { return w.replay }
 // Budget returns the thresholds that each of the worker's partitions starts with.
 func (w *Worker) Budget() threshold.Budget { return w.budget }
 
+// Alpha returns the most that one item is known to add to the divergence of a partition, if a backup is due when the
+// thresholds say so: 0 otherwise, and for a source. One above Budget().Theta makes each item wait for a backup of its own.
+func (w *Worker) Alpha() float64 {
+	if len(w.operators) == 0 || w.operators[0].policy == nil {
+		return 0
+	}
+	return w.operators[0].measure.Alpha
+}
+
 // Stats returns the worker's counters.
 func (w *Worker) Stats() *Stats { return w.stats }
 

@@ -3,6 +3,7 @@ package histogram
 import (
 	"math"
 	"slices"
+	"sort"
 )
 
 // Exact keeps all numbers, to check what a job reports. It takes 8 bytes per number, and may not be used by two
@@ -81,4 +82,24 @@ func Compare(h Histogram, exact *Exact) Quality {
 		}
 	}
 	return q
+}
+
+// RankError returns by how many ranks the quantile q of a histogram is off: how many of the numbers lie between its bin and
+// the exact quantile. Without failures it is 0, and after some at most [Bound]. That of a histogram of no numbers is how
+// many there are. It takes a binary search.
+func RankError(h Histogram, exact *Exact, q float64) uint64 {
+	bin, ok := h.QuantileBin(q)
+	if !ok || exact.Total() == 0 {
+		return exact.Total()
+	}
+	l, numbers := &h.layout, exact.order() // bins are in the order of their numbers
+	first := uint64(sort.Search(len(numbers), func(i int) bool { return l.Bin(numbers[i]) >= bin }))
+	end := uint64(sort.Search(len(numbers), func(i int) bool { return l.Bin(numbers[i]) > bin }))
+	switch r := rank(q, exact.Total()); {
+	case r < first:
+		return first - r
+	case r >= end:
+		return r - end + 1
+	}
+	return 0
 }

@@ -72,6 +72,15 @@ func (h Histogram) Quantile(q float64) (value float64, ok bool) {
 	return h.layout.middle(bin), true
 }
 
+// QuantileBin returns the bin that the quantile q, from 0 to 1, lies in; ok is false if there are no numbers.
+func (h Histogram) QuantileBin(q float64) (bin int, ok bool) {
+	if h.total == 0 || !(q >= 0 && q <= 1) {
+		return 0, false
+	}
+	bin, _ = h.bin(rank(q, h.total))
+	return bin, true
+}
+
 // rank returns floor(q*(n-1)), for n >= 1.
 func rank(q float64, n uint64) uint64 { return min(uint64(q*float64(n-1)), n-1) }
 

@@ -398,3 +398,39 @@ func BenchmarkProcessBatch(b *testing.B) {
 		})
 	}
 }
+
+// TestRankError: it is 0 for the histogram of all numbers, and never more than how many numbers are missing, wherever they
+// were.
+func TestRankError(t *testing.T) {
+	equi, err := EquiWidth(-50, 50, 13)
+	require.NoError(t, err)
+	relative, err := Relative(0.05, 1e-2, 1e3)
+	require.NoError(t, err)
+	rapid.Check(t, func(t *rapid.T) {
+		l := rapid.SampledFrom([]Layout{equi, relative}).Draw(t, "layout")
+		numbers := rapid.SliceOfN(rapid.Float64Range(-100, 100), 1, 60).Draw(t, "numbers")
+		lost := rapid.IntRange(0, len(numbers)).Draw(t, "lost")
+		q := rapid.Float64Range(0, 1).Draw(t, "q")
+		var exact Exact
+		all, part := New(l), New(l)
+		for i, x := range numbers {
+			exact.Add(x)
+			require.NoError(t, all.Process(x, nil))
+			if i >= lost {
+				require.NoError(t, part.Process(x, nil))
+			}
+		}
+		require.Zero(t, RankError(all.Histogram(), &exact, q))
+		require.LessOrEqual(t, RankError(part.Histogram(), &exact, q), uint64(lost))
+	})
+	var exact Exact
+	exact.Add(1)
+	exact.Add(49)
+	only := New(equi)
+	require.EqualValues(t, 2, RankError(only.Histogram(), &exact, 0), "no numbers")
+	require.NoError(t, only.Process(49, nil))
+	require.EqualValues(t, 1, RankError(only.Histogram(), &exact, 0))
+	require.Zero(t, RankError(only.Histogram(), &exact, 1))
+	_, ok := only.Histogram().QuantileBin(1.1)
+	require.False(t, ok)
+}

@@ -11,6 +11,26 @@ import (
 	"github.com/afstream/afstream/stream"
 )
 
+// Estimates is what merged summaries say about the weight of keys. It does not change. The zero Estimates is that of no
+// items.
+type Estimates struct {
+	keys   map[connector.Key]float64
+	absent float64
+	total  float64
+}
+
+// Of returns how much a key weighs at most, up to what failures have taken: for one that no summary has a counter of, the
+// most that it could weigh.
+func (e Estimates) Of(key connector.Key) float64 {
+	if w, ok := e.keys[key]; ok {
+		return w
+	}
+	return e.absent
+}
+
+// Total returns the weight of all items.
+func (e Estimates) Total() float64 { return e.total }
+
 // Merge adds up the summaries of all partitions and emits, at the end of each window, the keys whose estimate is at
 // least Options.Threshold of the total. It must have one partition and be built with stream.EmitOnClose.
 //
@@ -56,8 +76,7 @@ func (m *Merge) Process(p Partial, _ *stream.Emitter[heavyhitter.Row]) error {
 func (m *Merge) Rows() []heavyhitter.Row {
 	var rows []heavyhitter.Row
 	for key, k := range m.keys {
-		// A difference that rounding has made negative would make an estimate too low.
-		if e := k.weight + max(0, m.absent-k.least); e > 0 && e >= m.options.Threshold*m.total {
+		if e := m.estimate(k); e > 0 && e >= m.options.Threshold*m.total {
 			rows = append(rows, heavyhitter.Row{Key: key, Estimate: e, Share: e / m.total})
 		}
 	}
@@ -70,6 +89,19 @@ func (m *Merge) Rows() []heavyhitter.Row {
 	return rows
 }
 
+// estimate adds what a key counts in the summaries that do not have it. A difference that rounding has made negative would
+// make an estimate too low.
+func (m *Merge) estimate(k merged) float64 { return k.weight + max(0, m.absent-k.least) }
+
+// Estimates returns what is known of every key, in a copy that later items do not change.
+func (m *Merge) Estimates() Estimates {
+	e := Estimates{keys: make(map[connector.Key]float64, len(m.keys)), absent: m.absent, total: m.total}
+	for key, k := range m.keys {
+		e.keys[key] = m.estimate(k)
+	}
+	return e
+}
+
 func compareKeys(a, b *connector.Key) int {
 	x, _ := a.AppendBinary(nil)
 	y, _ := b.AppendBinary(nil)
@@ -79,6 +111,9 @@ func compareKeys(a, b *connector.Key) int {
 // CloseWindow implements stream.WindowCloser: it emits the rows and, unless the stream ends, starts the next window with
 // nothing.
 func (m *Merge) CloseWindow(w stream.Window, out *stream.Emitter[heavyhitter.Row]) error {
+	if m.options.OnMerged != nil {
+		m.options.OnMerged(w, m.Estimates())
+	}
 	for _, row := range m.Rows() {
 		out.Emit(row)
 	}

@@ -31,6 +31,10 @@ type Options struct {
 	// weighs more is an error, since the bounds would not hold. 0 means unknown: any weight is taken, and the runtime
 	// looks at the divergence after every item, which is slow.
 	Alpha float64
+
+	// OnMerged, if set, is told by Merge what it knows of every key, at the end of each window, before the rows are
+	// emitted; once more with the same if a failure makes it close again. It must not block.
+	OnMerged func(stream.Window, Estimates)
 }
 
 // Validate returns all faults of o, joined, each wrapping ErrOptions.

@@ -402,3 +402,32 @@ func BenchmarkProcessBatch(b *testing.B) {
 		})
 	}
 }
+
+// TestEstimates: what is told of the merged summaries holds for every key, and does not change with what comes later.
+func TestEstimates(t *testing.T) {
+	var told []Estimates
+	o := Options{Capacity: 2, Threshold: 0.9, OnMerged: func(_ stream.Window, e Estimates) { told = append(told, e) }}
+	m := NewMerge(o)
+	require.Zero(t, m.Estimates().Total())
+	count := func(keys string) {
+		c := NewCount(o)
+		for _, k := range keys {
+			require.NoError(t, c.Process(connector.MakeKeyed([]byte(string(k)), 1), nil))
+		}
+		for p := range c.summary.partials() {
+			require.NoError(t, m.Process(p, nil))
+		}
+	}
+	count("aaab")
+	count("aacc")
+	require.NoError(t, m.CloseWindow(stream.Window{Last: true}, nil), "no key is that heavy")
+	count("aaaa")
+	require.Len(t, told, 1)
+	e := told[0]
+	require.Equal(t, 8.0, e.Total())
+	require.Equal(t, 5.0, e.Of(connector.MakeKey([]byte("a"))))
+	require.Equal(t, 1.0+2, e.Of(connector.MakeKey([]byte("b"))), "the second summary may have as many as its least")
+	require.Equal(t, 2.0+1, e.Of(connector.MakeKey([]byte("c"))))
+	require.Equal(t, 3.0, e.Of(connector.MakeKey([]byte("never"))), "the least of both")
+	require.Zero(t, Estimates{}.Of(connector.MakeKey([]byte("a"))))
+}
