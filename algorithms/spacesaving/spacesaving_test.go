@@ -112,6 +112,46 @@ func TestMerge(t *testing.T) {
 	})
 }
 
+// TestMergeLaws: neither the order of the partitions matters, nor those without items. That the parts are the whole holds
+// as a bound only: the estimate of the merge and that of one summary of everything are each above the truth by at most
+// total/Capacity. There is no associativity to check, since what is merged is not merged again.
+func TestMergeLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := options
+		o.Threshold = 1 / float64(o.Capacity) // every key that is certain to have a counter
+		whole, parts := NewCount(o), []*Count{NewCount(o), NewCount(o), NewCount(o)}
+		for _, part := range parts {
+			for range rapid.IntRange(0, 60).Draw(t, "items") {
+				it := drawItem(t)
+				require.NoError(t, whole.Process(it, nil))
+				require.NoError(t, part.Process(it, nil))
+			}
+		}
+		merged := func(parts ...*Count) []heavyhitter.Row {
+			m := NewMerge(o)
+			for _, part := range parts {
+				for p := range part.summary.partials() {
+					require.NoError(t, m.Process(p, nil))
+				}
+			}
+			return m.Rows()
+		}
+		rows := merged(parts...)
+		require.Equal(t, rows, merged(parts[2], parts[0], parts[1]))
+		require.Equal(t, rows, merged(parts[1], parts[0], parts[2]))
+		require.Equal(t, rows, merged(NewCount(o), parts[0], parts[1], NewCount(o), parts[2]))
+		estimates := map[connector.Key]float64{}
+		for _, row := range merged(whole) {
+			estimates[row.Key] = row.Estimate
+		}
+		for _, row := range rows {
+			if e, ok := estimates[row.Key]; ok {
+				require.InDelta(t, e, row.Estimate, whole.summary.total/float64(o.Capacity))
+			}
+		}
+	})
+}
+
 // TestMergeOfAKeyThatAPartitionForgot: it counts what it may have had there.
 func TestMergeOfAKeyThatAPartitionForgot(t *testing.T) {
 	o := Options{Capacity: 2, Threshold: 0.5}
