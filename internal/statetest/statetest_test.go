@@ -113,6 +113,21 @@ func TestStore(t *testing.T) {
 	require.Len(t, s.Durable(), 1)
 }
 
+func TestRecover(t *testing.T) {
+	before, after := &sum{value: 1}, &sum{}
+	s := NewStore(before)
+	s.Save(t, false)
+	before.value = 2
+	s.Start(t, true)
+	s.Recover(t, after)
+	require.EqualValues(t, 1, after.value)
+	require.False(t, s.Flying(), "it died with its worker")
+	after.value = 5
+	s.Save(t, false)
+	require.EqualValues(t, 5, restored(t, s.Durable()))
+	require.EqualValues(t, 1, before.durable)
+}
+
 // TestStoreKeepsWhatItReturned: what a test has taken out does not change when other backups come.
 func TestStoreKeepsWhatItReturned(t *testing.T) {
 	state := &sum{}

@@ -106,6 +106,16 @@ func (s *Store) Left() [][][]byte {
 	return [][][]byte{s.durable, s.Landed()}
 }
 
+// Recover loses what is in flight, restores state from what is durable, and goes on with it.
+func (s *Store) Recover(t require.TestingT, state interface {
+	State
+	stream.RestoreState
+}) {
+	s.Lose()
+	require.NoError(t, state.RestoreState(Reader(s.durable...)))
+	s.state = state
+}
+
 // Room makes room for an item of alpha as the runtime does: it starts a partial backup when the divergence has passed
 // 3/4 theta, and waits for one only where the item would not fit. It fails the test if there is no room after the backup
 // in flight and a new one.
