@@ -4,14 +4,10 @@
 //
 //	s := statetest.NewStore(counters)
 //	for _, item := range items {
-//		s.Room(t, theta, alpha)        // back up when the runtime would
+//		s.Room(t, theta, alpha) // back up when the runtime would
 //		counters.Add(item)
-//		s.Draw(t)                      // backups become durable, or are lost, at any time
-//		for _, left := range s.Left() { // what a failure now could leave
-//			restored := fresh()
-//			require.NoError(t, restored.RestoreState(statetest.Reader(left...)))
-//			require.LessOrEqual(t, distance(counters, restored), counters.StateDivergence())
-//		}
+//		s.Draw(t)               // backups become durable, or are lost, at any time
+//		statetest.CheckLoss(t, s, theta, fresh, distance)
 //	}
 //
 // Only tests may import it; internal/house guards that.

@@ -154,12 +154,28 @@ func TestRoom(t *testing.T) {
 			s.Room(t, theta, alpha)
 			state.value += rapid.Uint64Range(0, alpha).Draw(t, "item")
 			s.Draw(t)
-			require.LessOrEqual(t, state.StateDivergence(), float64(theta))
-			for _, backups := range s.Left() {
-				require.LessOrEqual(t, float64(state.value-restored(t, backups)), state.StateDivergence())
-			}
+			CheckLoss(t, s, theta, func() *sum { return &sum{} }, func(r *sum) float64 { return float64(state.value - r.value) })
 		}
 	})
+}
+
+// TestCheckLoss: it misses neither a divergence above theta nor one that is too small.
+func TestCheckLoss(t *testing.T) {
+	state := &sum{value: 5}
+	s := NewStore(state)
+	check := func(theta, distance float64) bool {
+		return !fails(func(t require.TestingT) {
+			CheckLoss(t, s, theta, func() *sum { return &sum{} }, func(r *sum) float64 { return distance - float64(r.value) })
+		})
+	}
+	require.True(t, check(5, 5))
+	require.False(t, check(4, 5))
+	require.False(t, check(5, 5.1))
+	s.Start(t, false)
+	require.False(t, check(5, 5.1), "the backup in flight may be lost")
+	s.Land()
+	require.True(t, check(0, 5))
+	require.False(t, check(0, 6))
 }
 
 func TestNoRoom(t *testing.T) {

@@ -106,6 +106,19 @@ func (s *Store) Left() [][][]byte {
 	return [][][]byte{s.durable, s.Landed()}
 }
 
+// CheckLoss restores a fresh state from what a failure now would leave, for each of the things that it can: none may be
+// farther from the state than the divergence that it tells, which must be at most theta. distance is taken from the state
+// to the restored one. Rounding is forgiven: 1e-12 of the divergence, and squares so small that they have lost precision.
+func CheckLoss[S stream.RestoreState](t require.TestingT, s *Store, theta float64, fresh func() S, distance func(restored S) float64) {
+	d := s.state.StateDivergence()
+	require.LessOrEqual(t, d, theta*(1+1e-12), "the divergence is above theta")
+	for _, backups := range s.Left() {
+		restored := fresh()
+		require.NoError(t, restored.RestoreState(Reader(backups...)))
+		require.LessOrEqual(t, distance(restored), d*(1+1e-12)+1e-150, "more would be lost than StateDivergence says")
+	}
+}
+
 // Recover loses what is in flight, restores state from what is durable, and goes on with it.
 func (s *Store) Recover(t require.TestingT, state interface {
 	State
