@@ -295,7 +295,7 @@ func TestInterruptedJobTellsWhatItHas(t *testing.T) {
 	require.Nil(t, r.Verify)
 	require.Greater(t, r.Items, uint64(500_000))
 	require.NotEmpty(t, r.Outcome.HeavyHitters)
-	require.Less(t, time.Since(started), 10*time.Second)
+	require.Less(t, time.Since(started), time.Minute, "it would run for days")
 	var text bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
 	require.Contains(t, text.String(), "result so far")
