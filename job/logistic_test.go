@@ -27,7 +27,8 @@ func quick() LogisticRegression {
 // TestLogisticRegressionThroughFailures checks what the job says about itself, whatever fails. With one learner by SGD
 // everything has a bound.
 func TestLogisticRegressionThroughFailures(t *testing.T) {
-	for workers, increase := range map[int]float64{1: 0.03, 2: 0.15} { // two learners are some percent apart from run to run
+	// How far two learners get ahead of each other is up to the scheduler: they are mostly less than 5% apart from run to run.
+	for workers, increase := range map[int]float64{1: 0.03, 2: 0.3} {
 		t.Run(fmt.Sprint("workers ", workers), func(t *testing.T) {
 			throughFailures(t, []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree}, map[string][]string{
 				"learners": {"learn/0@300", "learn/0@700"},
