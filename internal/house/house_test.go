@@ -24,7 +24,7 @@ var floors = [][]string{
 	{"algorithms/countmin"},
 	{"algorithms/", "worker"},
 	{"algorithms/spacesaving", "controller"},
-	{"job"},
+	{"job", "internal/jobtest"},
 	{"experiments"},
 	{"cli"},
 	{"cmd/afstream", "examples/"},
@@ -33,6 +33,7 @@ var floors = [][]string{
 // barred lists imports that the floors would allow and the house does not, with the reason.
 var barred = []struct{ from, to, why string }{
 	{"", "internal/statetest", "only tests may"},
+	{"", "internal/jobtest", "only tests may"},
 	{"algorithms/", "worker", "algorithms do not know the runtime"},
 	{"algorithms/", "controller", "algorithms do not know the runtime"},
 	{"algorithms/", "backup", "algorithms write elements, where to is not their business"},
