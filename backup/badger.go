@@ -125,10 +125,11 @@ func (s *badgerStore) open(o BadgerOptions) error {
 	if err := s.checkRoom(); err != nil {
 		return err
 	}
-	if err := checkTables(s.dir); err != nil {
+	options := databaseOptions(s.dir, o)
+	if err := checkTables(s.dir, options); err != nil {
 		return err
 	}
-	db, err := openDatabase(databaseOptions(s.dir, o))
+	db, err := openDatabase(options)
 	if err != nil {
 		return explain(err)
 	}

@@ -162,6 +162,23 @@ func TestBadgerWithDamagedTables(t *testing.T) {
 	}
 }
 
+// A process that is killed while it writes a table leaves a part of it that nothing refers to.
+func TestBadgerWithUnfinishedTable(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestBadger(t, dir, BadgerOptions{})
+	p, _ := load(t, s, 1)
+	require.NoError(t, commitWait(p, whole("a", 1)))
+	require.NoError(t, s.Close())
+	unfinished := filepath.Join(dir, "backup", "000099.sst")
+	require.NoError(t, os.WriteFile(unfinished, make([]byte, 3), 0o600))
+
+	again := openTestBadger(t, dir, BadgerOptions{})
+	_, r := load(t, again, 2)
+	require.Equal(t, []string{"[a]"}, elements(t, r))
+	require.NoError(t, again.Close())
+	require.NoFileExists(t, unfinished)
+}
+
 func TestBadgerLogsThroughSlog(t *testing.T) {
 	var out bytes.Buffer
 	s := openTestBadger(t, t.TempDir(), BadgerOptions{

@@ -148,7 +148,7 @@ func LatestIncarnation(s Store, job string) (name string, found bool, err error)
 
 func liveKey(job, name string) []byte { return []byte("j/" + job + "/" + name) }
 
-// DropJob deletes everything of one incarnation of a job: states, item logs and worker records. From its first step on
+// DropJob deletes everything of one incarnation of a job: states, item logs, worker records and grants. From its first step on
 // LatestIncarnation does not find the incarnation any more, so a crash in between leaves garbage but nothing that could
 // be taken for state; calling it again removes that. Workers of the incarnation that still run are fenced for good,
 // which leaves a record of about 100 bytes for each.
@@ -168,13 +168,17 @@ func dropJob(s Store, job, incarnation string) error {
 	}
 	states := []byte("s/" + job + "/" + incarnation + "/")
 	workers := []byte("w/" + job + "/" + incarnation + "/")
+	grants := []byte("g/" + job + "/" + incarnation + "/")
 	if err := fenceAll(s, states, stateOwner); err != nil {
 		return err
 	}
 	if err := fenceAll(s, workers, workerOwner); err != nil {
 		return err
 	}
-	for _, prefix := range [][]byte{states, workers} {
+	if err := fenceAll(s, grants, grantsOwner); err != nil {
+		return err
+	}
+	for _, prefix := range [][]byte{states, workers, grants} {
 		if err := deleteKeys(s, job, 0, prefix, nil); err != nil {
 			return err
 		}

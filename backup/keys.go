@@ -15,6 +15,7 @@ import (
 //	  d generation(8) n(8)                                       n-th delta record on top of the base
 //	  l n(8)                                                     n-th entry of the item log
 //	w/OWNER 0x00 failures(8)                                     worker record
+//	g/OWNER                                                      what a controller has granted, see SaveGrants
 //	j/JOB/INCARNATION                                            incarnation that was not dropped
 //	n/JOB                                                        number of the last incarnation ever made
 //
@@ -26,6 +27,7 @@ const (
 	kindPiece    = 'p' // stored under the keys of deltas: a part of a delta too large for one record
 	kindLog      = 'l'
 	kindWorker   = 'w'
+	kindGrants   = 'g'
 	kindCounter  = 'n'
 	kindLive     = 'j'
 )

@@ -278,7 +278,7 @@ func (gone) Write([]byte) (int, error) { return 0, errors.New("no one reads this
 
 // TestEveryFlagSaysWhatItDoes looks at the help, which is the manual.
 func TestEveryFlagSaysWhatItDoes(t *testing.T) {
-	shared := strings.Fields("input theta l gamma series source-replay guarantee batch workers compute fail failures seed " +
+	shared := strings.Fields("input theta l gamma series allocate source-replay guarantee batch workers compute fail failures seed " +
 		"backup-dir backup-sync verify output log-level")
 	own := map[string]string{
 		"distinct":            "format key weight on-bad items keys zipf precision",

@@ -39,11 +39,11 @@ func guaranteeFlags(defaults job.Engine) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
 			Name: "guarantee", Value: defaults.Guarantee.String(), Category: categoryTolerate, EnvVars: env("guarantee"),
-			Usage: "what failures may cost: approximate (at most what theta, l and gamma allow), error-free (nothing: each item and change is backed up), mini-batch (nothing: all is backed up every --batch items) or none (anything; nothing is backed up)",
+			Usage: "what failures may cost: approximate (at most what theta, l and gamma allow), error-free (nothing: each item and change is backed up), mini-batch (nothing, but outputs may come twice: all is backed up every --batch items), upstream-backup (the same: senders keep items until their effects are backed up) or none (anything; nothing is backed up)",
 		},
 		&cli.GenericFlag{
 			Name: "batch", Value: &batch, Category: categoryTolerate, EnvVars: env("batch"), DefaultText: "65536",
-			Usage: "`ITEMS` that a partition processes between two backups under --guarantee mini-batch",
+			Usage: "`ITEMS` that a partition processes between two backups under --guarantee mini-batch or upstream-backup",
 		},
 	}
 }
@@ -69,6 +69,10 @@ func toleranceFlags(defaults job.Engine, l, gamma *count) []cli.Flag {
 		&cli.BoolFlag{
 			Name: "source-replay", Value: !defaults.PipeSources, Category: categoryTolerate, EnvVars: env("source-replay"),
 			Usage: "read the input again after a failure, which loses no item; with =false it is read like a pipe, and l and gamma count",
+		},
+		&cli.StringFlag{
+			Name: "allocate", Value: defaults.Allocate.String(), Category: categoryTolerate, EnvVars: env("allocate"),
+			Usage: "how theta is divided among the workers of an operator: equal, or by-cost (a worker whose state changes faster gets more, as measured while the job runs, so that fewer backups keep the same bound)",
 		},
 		&cli.StringFlag{
 			Name: "backup-dir", Category: categoryTolerate, EnvVars: env("backup-dir"),
@@ -111,11 +115,16 @@ func (e *Env) Engine() (job.Engine, error) {
 	}
 	guarantee, err := worker.ParseGuarantee(c.String("guarantee"))
 	if err != nil {
-		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none", "error-free", "mini-batch")
+		return job.Engine{}, choice("guarantee", c.String("guarantee"), "approximate", "none", "error-free", "mini-batch", "upstream-backup")
+	}
+	allocate, err := controller.ParseAllocation(c.String("allocate"))
+	if err != nil {
+		return job.Engine{}, choice("allocate", c.String("allocate"), "equal", "by-cost")
 	}
 	engine := job.Engine{
 		Params:       errorbound.Params{Theta: c.Float64("theta"), L: e.count("l"), Gamma: e.count("gamma"), Series: series},
 		Guarantee:    guarantee,
+		Allocate:     allocate,
 		Batch:        e.count("batch"),
 		Workers:      c.Int("workers"),
 		Compute:      c.Int("compute"),

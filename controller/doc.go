@@ -9,6 +9,9 @@
 //  3. new connections to all neighbours are attached; over them receivers say where senders have to resume;
 //  4. the worker runs.
 //
+// With [ByCost] the controller also divides Theta among the workers of an operator by what they cost, see Allocation; what
+// it grants is durable before it is told.
+//
 // A failure during a recovery is a failure like any other. [Fault] injects failures: a worker is killed where it
 // stands, and nothing of its memory is used again except to count what was lost.
 package controller

@@ -51,20 +51,21 @@ func RunLocal(ctx context.Context, t *stream.Topology, o Options) (*Result, erro
 
 // run is one job in this process. Everything but progress and the slots' current workers belongs to one goroutine.
 type run struct {
-	o        Options
-	job      worker.Job
-	nodes    []*stream.Node
-	slots    []*slot
-	byNode   map[*stream.Node][]*slot
-	workers  sync.WaitGroup
-	events   chan ended
-	finished chan *slot
-	stop     context.CancelFunc
-	faults   faultPlan
-	progress progress
-	result   Result
-	replaced []replacement
-	moved    uint64 // what had moved at the last look of watch
+	o         Options
+	job       worker.Job
+	nodes     []*stream.Node
+	slots     []*slot
+	byNode    map[*stream.Node][]*slot
+	workers   sync.WaitGroup
+	events    chan ended
+	finished  chan *slot
+	stop      context.CancelFunc
+	faults    faultPlan
+	progress  progress
+	result    Result
+	replaced  []replacement
+	divisions []*division
+	moved     uint64 // what had moved at the last look of watch
 }
 
 // slot is one worker through all its incarnations.
@@ -81,6 +82,7 @@ type slot struct {
 	read     uint64        // input read, what was read again not counted twice
 	done     bool
 	totals   *OperatorResult
+	division *division // of its operator's Theta, nil if that is equal
 }
 
 func (s *slot) name() string { return fmt.Sprintf("%s/%d", s.node.Name, s.index) }
@@ -180,6 +182,7 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.faults.check(r.slots); err != nil {
 		return err
 	}
+	r.divide()
 	for _, s := range r.slots {
 		for _, e := range s.node.Outputs {
 			for _, to := range r.byNode[e.To] {
@@ -227,8 +230,12 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 			return fmt.Errorf("start %s: %w", s.name(), err)
 		}
 	}
+	grant, err := s.division.grant(r.o.Store, s, before)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.name(), err)
+	}
 	w, err := worker.Load(ctx, worker.Config{
-		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt,
+		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt, Grant: grant,
 		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log, Pin: r.o.Pin,
 		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
@@ -298,6 +305,12 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 	interrupt, deadline := ctx.Done(), (<-chan time.Time)(nil)
 	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()
+	balance := (<-chan time.Time)(nil)
+	if len(r.divisions) > 0 {
+		t := time.NewTicker(r.pace().every)
+		defer t.Stop()
+		balance = t.C
+	}
 	for sinks > 0 {
 		select {
 		case s := <-r.finished:
@@ -311,6 +324,10 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 			}
 		case <-watch.C:
 			r.watch()
+		case now := <-balance:
+			if err := r.rebalance(now); err != nil {
+				return err
+			}
 		case <-interrupt:
 			interrupt, deadline = nil, time.After(drainTime)
 			r.result.Interrupted = true
@@ -386,6 +403,9 @@ func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
 	}
 	for _, p := range autopsy.Partition {
 		failure.Divergence = max(failure.Divergence, p.Divergence)
+	}
+	if theta := autopsy.Theta(); theta > 0 {
+		failure.DivergenceBudget = theta // it may have changed since the start
 	}
 	r.o.Log.Info("worker failed", "operator", s.node.Name, "worker", s.index, "epoch", s.epoch, "items", autopsy.Items)
 	r.tell(Event{Failure: failure})
@@ -464,6 +484,9 @@ func (r *run) summarise() {
 	for _, p := range r.replaced {
 		f := &r.result.Failures[p.failure]
 		f.Replayed, f.Lost, f.Repeated = p.stats.Replayed.Load(), p.stats.Lost.Load(), p.stats.Repeated.Load()
+	}
+	for _, d := range r.divisions {
+		d.summarise()
 	}
 	r.result.Unreached = r.faults.unreached()
 }

@@ -18,6 +18,8 @@ type Options struct {
 	errorbound.Params
 	// Guarantee is what the job promises; default Approximate.
 	Guarantee worker.Guarantee
+	// Allocate is how Theta is divided among the workers of each operator; default Equal.
+	Allocate Allocation
 	// Batch is how many items a partition processes between two backups under MiniBatch; default 65,536.
 	Batch uint64
 	// PipeSources reads every source like a pipe: it cannot go back, and what it has sent is at risk.
@@ -37,6 +39,8 @@ type Options struct {
 	// OnProgress is told how much of the input has been read; total is 0 where it is not known. It is called from source
 	// goroutines, once per slab, and must be cheap; may be nil.
 	OnProgress func(done, total int64)
+
+	pace pace // of Allocate; the zero value is the usual one
 }
 
 // validate joins all faults of o but those of Faults.
@@ -44,6 +48,9 @@ func (o *Options) validate() error {
 	err := o.Params.Validate()
 	if !o.Guarantee.Known() {
 		err = errors.Join(err, fmt.Errorf("controller: there is no guarantee number %d", o.Guarantee))
+	}
+	if int(o.Allocate) >= len(allocations) {
+		err = errors.Join(err, fmt.Errorf("controller: there is no allocation number %d", o.Allocate))
 	}
 	return err
 }
@@ -70,7 +77,7 @@ type Failure struct {
 	AtItem           uint64  `json:"at_item"`           // items it had processed in this incarnation
 	Epoch            uint64  `json:"epoch"`             // of the incarnation that failed
 	Divergence       float64 `json:"divergence"`        // of its state from the last durable backup
-	DivergenceBudget float64 `json:"divergence_budget"` // theta of that incarnation, the sum over its partitions' states
+	DivergenceBudget float64 `json:"divergence_budget"` // theta that a partition was held to when it failed
 	RecoverySeconds  float64 `json:"recovery_seconds"`  // until the replacement ran
 	Replayed         uint64  `json:"replayed"`          // items that the replacement was given again
 	Lost             uint64  `json:"lost"`              // items that nobody could give it again
@@ -103,4 +110,9 @@ type OperatorResult struct {
 	FeedbackLost uint64  // values it sent that were replaced by later ones or lost, or that died with it
 	Theta        float64 // thresholds of a partition in its first incarnation
 	L, Gamma     uint64
+	// Shares are the parts of the operator's Theta in use by its workers at the end, and Changes is how often one was told
+	// another; nil and 0 where Theta was divided equally all the time (Options.Allocate). The share of a worker that has
+	// failed is smaller than it was: see errorbound.Series.
+	Shares  []float64
+	Changes uint64
 }

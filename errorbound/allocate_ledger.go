@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ErrLedger is wrapped by the errors of [Ledger.Valid].
@@ -58,11 +59,12 @@ type Ledger struct {
 // account is what the ledger knows of a worker.
 type account struct {
 	failures uint64
-	spent    float64 // b: what its failures may have cost
-	granted  float64 // the largest reserve it may be using
-	target   float64 // the reserve it is to have when all is confirmed
-	lowering uint64  // the round that it has to confirm, 0 if none
-	wish     float64 // the reserve that the last Rebalance wants; above granted where a raise is waiting
+	costs    []float64 // what each of its failures may have cost
+	spent    float64   // b: the sum of costs
+	granted  float64   // the largest reserve it may be using
+	target   float64   // the reserve it is to have when all is confirmed
+	lowering uint64    // the round that it has to confirm, 0 if none
+	wish     float64   // the reserve that the last Rebalance wants; above granted where a raise is waiting
 }
 
 // NewLedger returns the ledger of an operator whose workers have not failed yet, with equal shares: those of [Share].
@@ -100,6 +102,27 @@ func (l *Ledger) AtRisk(worker int) float64 {
 	return a.granted / l.series.Rest(a.failures)
 }
 
+// Shares returns Share of every worker.
+func (l *Ledger) Shares() []float64 {
+	shares := make([]float64, len(l.workers))
+	for i := range shares {
+		shares[i] = l.Share(i)
+	}
+	return shares
+}
+
+// Failures returns how often the worker has failed.
+func (l *Ledger) Failures(worker int) uint64 { return l.workers[worker].failures }
+
+// Costs returns the share of Theta that each failure of the worker may have cost, in order: AtRisk just before it. The
+// slice is the caller's.
+func (l *Ledger) Costs(worker int) []float64 { return slices.Clone(l.workers[worker].costs) }
+
+// Settled says whether every lowering has been confirmed, or has ended with a failure.
+func (l *Ledger) Settled() bool {
+	return !slices.ContainsFunc(l.workers, func(a account) bool { return a.lowering != 0 })
+}
+
 // Spent returns what all failures so far may have cost together.
 func (l *Ledger) Spent() float64 {
 	spent := make([]float64, len(l.workers))
@@ -118,17 +141,10 @@ func (l *Ledger) Spent() float64 {
 // already leaves less room: under p = 1 the optimum of what is left is the optimum scaled down, under p = 2 the scaled
 // one is within the bound but not quite the best.
 func (l *Ledger) Rebalance(loads []Load, floor float64) ([]Change, error) {
-	weights, err := workOf(loads, floor)
-	if err == nil && len(loads) != len(l.workers) {
-		err = fmt.Errorf("%w: %d of them for %d workers", ErrAllocate, len(loads), len(l.workers))
-	}
+	wish, err := l.wishes(loads, floor)
 	if err != nil {
 		return nil, err
 	}
-	for i := range weights {
-		weights[i] *= l.series.Rest(l.workers[i].failures)
-	}
-	wish := l.fitted(allocate(l.p, weights, floor))
 	l.round++
 	var changes []Change
 	for i := range l.workers {
@@ -144,6 +160,32 @@ func (l *Ledger) Rebalance(loads []Load, floor float64) ([]Change, error) {
 		}
 	}
 	return append(changes, l.raise()...), nil
+}
+
+// wishes returns the reserves that are best for loads.
+func (l *Ledger) wishes(loads []Load, floor float64) ([]float64, error) {
+	weights, err := workOf(loads, floor)
+	if err == nil && len(loads) != len(l.workers) {
+		err = fmt.Errorf("%w: %d of them for %d workers", ErrAllocate, len(loads), len(l.workers))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range weights {
+		weights[i] *= l.series.Rest(l.workers[i].failures)
+	}
+	return l.fitted(allocate(l.p, weights, floor)), nil
+}
+
+// Plan returns the shares that Rebalance of the same loads leads to once all is confirmed, and changes nothing: whoever
+// keeps the ledger compares their BackupWork with that of the present ones ([Ledger.Shares]) before it moves anything.
+// The error wraps ErrAllocate.
+func (l *Ledger) Plan(loads []Load, floor float64) ([]float64, error) {
+	plan, err := l.wishes(loads, floor)
+	for i := range plan {
+		plan[i] /= l.series.Rest(l.workers[i].failures)
+	}
+	return plan, err
 }
 
 // fitted scales reserves so that they and what is spent make up the budget.
@@ -192,6 +234,7 @@ func (l *Ledger) Failed(worker int) []Change {
 	a := &l.workers[worker]
 	rest := l.series.Rest(a.failures)
 	cost := a.granted / rest
+	a.costs = append(a.costs, cost)
 	a.spent += cost
 	a.granted -= cost
 	a.target, a.wish = min(a.target, a.granted), min(a.wish, a.granted)

@@ -365,3 +365,94 @@ func TestLedgerCallsOffALowering(t *testing.T) {
 	require.InDelta(t, 0.25, l.AtRisk(0), 1e-9)
 	require.NoError(t, l.Valid())
 }
+
+// What Plan promises is what Rebalance brings, and the record of a ledger is the ledger, at any moment of its life.
+func TestLedgerPlanAndRecord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		series := rapid.SampledFrom(allSeries).Draw(t, "series")
+		norm := rapid.SampledFrom(allNorms).Draw(t, "norm")
+		loads := drawLoads(t, 2)
+		l := errorbound.NewLedger(series, norm, errorbound.Disjoint, len(loads))
+		for range rapid.IntRange(0, 5).Draw(t, "failures") {
+			i := rapid.IntRange(0, len(loads)-1).Draw(t, "who")
+			risk := l.AtRisk(i)
+			confirm(l, l.Failed(i))
+			costs := l.Costs(i)
+			require.EqualValues(t, len(costs), l.Failures(i))
+			require.Equal(t, risk, costs[len(costs)-1])
+		}
+		before, _ := l.AppendBinary(nil)
+		plan, err := l.Plan(loads, 0.1)
+		require.NoError(t, err)
+		same, _ := l.AppendBinary(nil)
+		require.Equal(t, before, same, "a plan changes nothing")
+
+		changes, err := l.Rebalance(loads, 0.1)
+		require.NoError(t, err)
+		waits := false
+		for _, c := range changes {
+			waits = waits || c.Lower
+		}
+		require.Equal(t, !waits, l.Settled())
+		record, err := l.AppendBinary(nil)
+		require.NoError(t, err)
+		var read errorbound.Ledger
+		require.NoError(t, read.UnmarshalBinary(record))
+		require.Equal(t, l, &read)
+
+		confirm(l, changes)
+		require.True(t, l.Settled())
+		for range 5 { // raises below a hundredth are not made; each time there is less to raise
+			changes, err = l.Rebalance(loads, 0.1)
+			require.NoError(t, err)
+			confirm(l, changes)
+		}
+		for i, s := range l.Shares() {
+			if planned := plan[i]; s < planned*0.98 || s > planned*1.02 {
+				t.Fatalf("worker %d: %v was planned, it has %v", i, planned, s)
+			}
+		}
+	})
+}
+
+func TestLedgerRefusesWhatIsNoRecord(t *testing.T) {
+	l := errorbound.NewLedger(errorbound.Telescoping, errorbound.L2, errorbound.Disjoint, 3)
+	l.Failed(1)
+	record, err := l.AppendBinary(nil)
+	require.NoError(t, err)
+	untouched := errorbound.NewLedger(errorbound.Geometric, errorbound.L1, errorbound.Added, 2)
+	share := untouched.Share(0)
+	for n := range record {
+		require.ErrorIs(t, untouched.UnmarshalBinary(record[:n]), errorbound.ErrLedger, "%d bytes", n)
+	}
+	require.ErrorIs(t, untouched.UnmarshalBinary(append(record, 0)), errorbound.ErrLedger)
+	other := append([]byte(nil), record...)
+	other[2] = 1 // the norm: what three workers have under L2 is too much under L1
+	require.ErrorContains(t, untouched.UnmarshalBinary(other), "invariant")
+	require.Equal(t, share, untouched.Share(0))
+}
+
+func FuzzLedgerRecord(f *testing.F) {
+	l := errorbound.NewLedger(errorbound.Geometric, errorbound.L1, errorbound.Added, 3)
+	l.Failed(2)
+	if _, err := l.Rebalance([]errorbound.Load{{Rate: 1, Cost: 1}, {Rate: 9, Cost: 1}, {Rate: 4, Cost: 1}}, 0.1); err != nil {
+		f.Fatal(err)
+	}
+	record, err := l.AppendBinary(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(record)
+	f.Add([]byte{1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var l, again errorbound.Ledger
+		if l.UnmarshalBinary(b) != nil {
+			return
+		}
+		require.NoError(t, l.Valid())
+		record, err := l.AppendBinary(nil)
+		require.NoError(t, err)
+		require.NoError(t, again.UnmarshalBinary(record))
+		require.Equal(t, l, again)
+	})
+}

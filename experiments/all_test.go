@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/afstream/afstream/algorithms/logreg"
 	"github.com/afstream/afstream/connector"
+	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
 
@@ -121,9 +124,6 @@ func TestTinyPartialBackup(t *testing.T) {
 func TestTinyApproaches(t *testing.T) {
 	for _, j := range textJobs() {
 		for _, a := range approaches() {
-			if len(j.refuses) > 0 && j.refuses[0] == a.guarantee {
-				continue
-			}
 			r, err := runApproach(t.Context(), j, a, 1, 20_000, 1)
 			require.NoError(t, err, "%s %s", j.name, a.name)
 			for _, m := range r.Errors {
@@ -133,15 +133,46 @@ func TestTinyApproaches(t *testing.T) {
 	}
 }
 
-// TestTinyAllocation compares the simulation with the formula.
+// TestTinyAllocation runs the real thing: what moves depends on the time that it takes, the bounds do not.
 func TestTinyAllocation(t *testing.T) {
 	e := Allocation()
 	loads := []float64{64, 16, 4, 1}
-	equal := runCase(t, e, allocationCase(loads, equalShares, "equal", 1000, 200_000))
-	byLoad := runCase(t, e, allocationCase(loads, loadShares, "by load", 1000, 200_000))
+	equal := runCase(t, e, allocationCase(loads, controller.Equal, 4, 1000, 200_000))
+	byCost := runCase(t, e, allocationCase(loads, controller.ByCost, 4, 1000, 200_000))
 	require.Equal(t, 1.0, equal["predicted_ratio"])
-	require.InEpsilon(t, byLoad["predicted_ratio"], byLoad[commitsColumn.Name]/equal[commitsColumn.Name], 0.1)
-	require.Greater(t, byLoad["state_divergence"], 100.0, "it looks at what is not backed up")
+	require.Less(t, byCost["predicted_ratio"], 0.8)
+	require.Zero(t, equal["shares_moved"])
+	require.Positive(t, equal[commitsColumn.Name])
+	require.Positive(t, byCost[commitsColumn.Name])
+	require.Equal(t, 4.0, byCost[struckColumn.Name])
+}
+
+// TestDealer deals in proportion, and the same again.
+func TestDealer(t *testing.T) {
+	open, err := newDealer(connector.ZipfOptions{Items: 100_000, Keys: 100, S: 1, Seed: 3}, []float64{6, 3, 1})
+	require.NoError(t, err)
+	source, err := open(0, 1)
+	require.NoError(t, err)
+	defer source.Close()
+	slab := make([]dealtItem, stream.SlabItems)
+	var dealt [3]float64
+	read := func() (items []dealtItem) {
+		for {
+			n, err := source.Read(slab)
+			items = append(items, slab[:n]...)
+			if err != nil {
+				require.Equal(t, io.EOF, err)
+				return items
+			}
+		}
+	}
+	all := read()
+	for _, item := range all {
+		dealt[item.Worker]++
+	}
+	require.InDeltaSlice(t, []float64{60_000, 30_000, 10_000}, dealt[:], 1500)
+	require.NoError(t, source.(stream.Replayable).Seek(stream.Position{Item: 77_777}))
+	require.Equal(t, all[77_777:], read())
 }
 
 // TestInterruptedJob must not be recorded.
@@ -151,7 +182,7 @@ func TestInterruptedJob(t *testing.T) {
 	for _, c := range []Case{
 		heavyHitterCase(worker.Approximate, budget{}, 0, 1_000_000_000),
 		partialBackupCase("partial", connector.ZipfOptions{Items: 1_000_000_000, Keys: 10}, 500, newPartialCounts),
-		allocationCase([]float64{1}, equalShares, "equal", 1000, 1_000_000_000),
+		allocationCase([]float64{1, 1}, controller.ByCost, 0, 1000, 1_000_000_000),
 	} {
 		_, err := c.Run(ctx, 1)
 		require.Error(t, err)

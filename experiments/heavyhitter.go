@@ -120,7 +120,7 @@ func heavyHitterPlots(r Results, budgets ...budget) []Plot {
 	for _, b := range budgets {
 		of := r.under(b)
 		rates.Lines = append(rates.Lines, of.Line(b.String(), "failures", rateColumn.Name))
-		bound := of.Line("bound", "failures", "state_divergence_bound")
+		bound := of.Line("bound, "+b.String(), "failures", "state_divergence_bound")
 		bound.Dashed = true
 		errs.Lines = append(errs.Lines, of.Line(b.String(), "failures", "state_divergence"), bound)
 		quality.Lines = append(quality.Lines, of.Line("precision, "+b.String(), "failures", "precision"),

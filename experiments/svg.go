@@ -12,7 +12,7 @@ const (
 	plotWidth, plotHeight    = 680.0, 380.0
 	marginLeft, marginRight  = 70.0, 20.0
 	marginTop, marginBottom  = 34.0, 52.0
-	legendRow, legendColumns = 18.0, 3
+	legendRow, legendColumns = 18.0, 2
 )
 
 // palette is that of Okabe and Ito, which most colour-blind people can tell apart.
@@ -92,7 +92,12 @@ func (d *drawing) axes() {
 	for _, v := range d.x.ticks {
 		x := d.x.at(v)
 		d.put(`<path d="M%.1f %gv5" stroke="#333"/>`, x, bottom)
-		d.text(x, bottom+18, "middle", d.x.tickFormat(v), "")
+		// Names of two words take two lines: side by side they would not fit.
+		first, second, _ := strings.Cut(d.x.tickFormat(v), " ")
+		d.text(x, bottom+18, "middle", first, "")
+		if second != "" {
+			d.text(x, bottom+32, "middle", second, "")
+		}
 	}
 	d.put(`<path d="M%g %gV%gH%g" fill="none" stroke="#333"/>`, marginLeft, marginTop, bottom, plotWidth-marginRight)
 	d.text((marginLeft+plotWidth-marginRight)/2, bottom+38, "middle", d.plot.X.Label, "")

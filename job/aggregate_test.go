@@ -17,7 +17,6 @@ import (
 
 // TestAggregateThroughFailures checks what the job says about itself, under every guarantee, measure and norm.
 func TestAggregateThroughFailures(t *testing.T) {
-	all := []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch}
 	check := func(t *testing.T, c trial, a Aggregate) {
 		c.in(&a.Engine)
 		a.Theta, a.L, a.Gamma = 50, 20, 20
@@ -40,7 +39,7 @@ func TestAggregateThroughFailures(t *testing.T) {
 	for _, measure := range []aggregate.Measure{aggregate.ByCount, aggregate.BySum} {
 		for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
 			t.Run(fmt.Sprintf("%v, %v", measure, norm), func(t *testing.T) {
-				throughFailures(t, all, map[string][]string{
+				throughFailures(t, allPromises(), map[string][]string{
 					"all": {"aggregate/0@2000", "aggregate/1@5000", "items/0@50%", "table/0@1"},
 				}, func(t *testing.T, c trial) {
 					a := DefaultAggregate()

@@ -18,7 +18,7 @@
 // return [ErrBound]. The others are figures, not promises: nothing fails because of them.
 //
 // What a guarantee promises is told by Theta, L and Gamma (package errorbound): as they were set under Approximate; 0, 0
-// and 1 under ErrorFree; all 0 under MiniBatch; nothing under None. Gamma is overdrawn once rounding has used it up
+// and 1 under ErrorFree; all 0 under MiniBatch and UpstreamBackup; nothing under None. Gamma is overdrawn once rounding has used it up
 // (errorbound.Params.Overdraft), and L of an operator that emits as it processes likewise: it needs at least one item
 // between two backups. These are added, for the failures that there really were. In what follows, alpha and beta are
 // the largest that the input really holds: what a limit allows beyond that cannot be lost. A source read like a pipe can
@@ -39,13 +39,18 @@
 //   - distinct. State divergence is how many registers of the sketch are lower than those of a sketch of all keys made at
 //     once: at most Theta, and for a pipe L+Gamma more. None may be higher.
 //   - grep. A line is lost on its way, Gamma, or in the sink between its acknowledgement and its flush, L; for a pipe come
-//     (L+Gamma)*beta. A block that was searched and not acknowledged is searched again: L*beta lines may come twice.
+//     (L+Gamma)*beta. A block that was searched and not acknowledged is searched again: L*beta lines may come twice, and
+//     L more that the sink has flushed and not acknowledged.
 //   - join. A row that states have lost, Theta, or that was lost before it was processed, L, misses at most beta partners;
-//     pairs are lost as lines are in grep. Rows that are processed again bring L*beta pairs twice.
+//     pairs are lost, and come twice out of the sink, as lines in grep. Rows that are processed again bring L*beta pairs
+//     twice.
 //   - logistic-regression. Only with one learner does nothing but failures make two runs differ, and only by SGD whose
 //     steps are not too long can nothing drive two models further apart than failures have (logreg.LossBound). Then the
 //     Euclidean distance of the models is at most Theta, for a pipe (L+Gamma)*alpha more. In all other cases models
 //     and losses stand side by side. With one learner the run without failures must agree with a loop written plainly.
+//
+// Under MiniBatch and UpstreamBackup nothing is lost, and the L of what is processed twice is, for each failure of the
+// operator, a batch for each partition of the worker, or two under UpstreamBackup, which does not stop for its commits.
 //
 // Sums of numbers that are not whole depend on the order of addition, so a bound on them counts as kept up to 1e-9 of the
 // total.

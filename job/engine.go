@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,13 +36,17 @@ type Engine struct {
 	errorbound.Params
 
 	// Guarantee is what the job promises; default Approximate. With None nothing is backed up and a failure loses
-	// whatever its worker held. ErrorFree and MiniBatch have no use for Theta, L and Gamma. MiniBatch needs inputs that
-	// can be had again: a source that is no pipe, and operators that emit at the end only.
+	// whatever its worker held. The others have no use for Theta, L and Gamma. MiniBatch and UpstreamBackup need a source
+	// that can be read again.
 	Guarantee worker.Guarantee
 
-	// Batch is how many items a partition processes between two backups under MiniBatch, which alone allows to set it;
-	// 0 means 65,536. The more, the fewer stops, and the more is read again after a failure.
+	// Batch is how many items a partition processes between two backups under MiniBatch and UpstreamBackup, which alone
+	// allow to set it; 0 means DefaultBatch. The more, the fewer stops, and the more is done again after a failure.
 	Batch uint64
+
+	// Allocate is how Theta is divided among the workers of each operator; default Equal. With ByCost the parts follow the
+	// loads while the job runs, where an operator gains from it; guarantees other than Approximate have nothing to divide.
+	Allocate controller.Allocation
 
 	// Workers is how many workers run the operator that does the work, see each job; each is a unit of failure. Compute
 	// is how many goroutines with a state of their own each of them has. More than there are cores does not help.
@@ -94,6 +99,9 @@ const (
 	PhaseExact  Phase = "counting exactly"
 )
 
+// DefaultBatch is the default of Engine.Batch, in items.
+const DefaultBatch = 1 << 16
+
 // maxRandomFaults keeps a slip of the keyboard from asking for failures without end.
 const maxRandomFaults = 10_000
 
@@ -114,10 +122,10 @@ func (e *Engine) faults() []error {
 	if most := maxPartitions / max(e.Workers, 1); e.Compute < 1 || e.Compute > most {
 		faults = append(faults, fmt.Errorf("%d compute goroutines a worker: want 1 to %d", e.Compute, most))
 	}
-	if e.Batch != 0 && e.Guarantee != worker.MiniBatch {
-		faults = append(faults, fmt.Errorf("batches of %d items: only guarantee %v makes batches", e.Batch, worker.MiniBatch))
+	if e.Batch != 0 && !e.batches() {
+		faults = append(faults, fmt.Errorf("batches of %d items: only guarantees %v and %v make batches", e.Batch, worker.MiniBatch, worker.UpstreamBackup))
 	}
-	if e.PipeSources && e.Guarantee == worker.MiniBatch {
+	if e.PipeSources && e.batches() {
 		faults = append(faults, fmt.Errorf("guarantee %v reads the input again after a failure: it cannot be read like a pipe", e.Guarantee))
 	}
 	if e.Guarantee == worker.None && (e.BackupDir != "" || e.BackupSync) {
@@ -125,6 +133,14 @@ func (e *Engine) faults() []error {
 	}
 	return faults
 }
+
+// batches says whether backups are made after a number of items.
+func (e *Engine) batches() bool {
+	return e.Guarantee == worker.MiniBatch || e.Guarantee == worker.UpstreamBackup
+}
+
+// batch returns that number.
+func (e *Engine) batch() uint64 { return cmp.Or(e.Batch, DefaultBatch) }
 
 // settingsError makes one error of all faults, nil if there are none.
 func settingsError(faults []error) error {
@@ -142,7 +158,7 @@ func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (
 		return nil, err
 	}
 	o := controller.Options{
-		Params: e.Params, Guarantee: e.Guarantee, Batch: e.Batch, PipeSources: e.PipeSources, Faults: injected,
+		Params: e.Params, Guarantee: e.Guarantee, Allocate: e.Allocate, Batch: e.batch(), PipeSources: e.PipeSources, Faults: injected,
 		Log: e.Log, OnEvent: e.OnEvent, OnProgress: e.progress(PhaseRun),
 	}
 	if e.Guarantee == worker.None {

@@ -9,7 +9,6 @@ import (
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
-	"github.com/afstream/afstream/worker"
 )
 
 // GrepName is the name of the job and of its topology.
@@ -53,9 +52,6 @@ func (g *Grep) validate() error {
 	}
 	if g.Show < 0 {
 		faults = append(faults, fmt.Errorf("%d lines to show: want 0 for all or a number of lines", g.Show))
-	}
-	if g.Guarantee == worker.MiniBatch {
-		faults = append(faults, fmt.Errorf("guarantee %v: lines that were found cannot be had again after a failure", g.Guarantee))
 	}
 	return settingsError(faults)
 }

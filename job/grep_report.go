@@ -101,10 +101,10 @@ func (g *Grep) verify(ctx context.Context, in *textInput, got, clean []grep.Matc
 // bounds fills in what the package comment derives.
 func (g *Grep) bounds(v *GrepVerification, result *controller.Result) {
 	p, beta, parts := g.promised(result), float64(v.Beta), g.Workers*g.Compute
-	found := p.fromOperator("grep", parts) + p.again("lines", 1)
+	found := p.fromOperator("grep", parts) + p.inSink("lines")
 	blocks, twice := p.fromSource("text"), p.again("grep", parts)
 	v.LostLinesBound = Number(found + costs(blocks, beta))
-	v.RepeatedLinesBound = Number(costs(twice, beta))
+	v.RepeatedLinesBound = Number(costs(twice, beta) + p.again("lines", 1))
 	if p.nothing {
 		v.RepeatedLinesBound = Number(p.never())
 	}

@@ -25,7 +25,7 @@ func short() Grep {
 
 // TestGrepThroughFailures checks what the job says about itself, whatever fails.
 func TestGrepThroughFailures(t *testing.T) {
-	throughFailures(t, []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree}, map[string][]string{
+	throughFailures(t, allPromises(), map[string][]string{
 		"searches": {"grep/0@300", "grep/1@300", "grep/0@600"},
 		"source":   {"text/0@20%", "text/0@50%"},
 		"sink":     {"lines/0@100", "lines/0@700", "lines/0@900"},
@@ -52,9 +52,11 @@ func TestGrepBounds(t *testing.T) {
 		change                        func(g *Grep)
 		lines, repeated, lost, double float64
 	}{
-		{"replay", func(*Grep) {}, 110, 30, 110, 10},
-		{"pipe", func(g *Grep) { g.PipeSources = true }, 110 + 110*3, 30, 220, 10},
-		{"error-free", func(g *Grep) { g.Guarantee = worker.ErrorFree }, 3, 6, 3, 2}, // one item in flight at each of two searches
+		{"replay", func(*Grep) {}, 110, 30 + 10, 110, 10},
+		{"pipe", func(g *Grep) { g.PipeSources = true }, 110 + 110*3, 30 + 10, 220, 10},
+		{"error-free", func(g *Grep) { g.Guarantee = worker.ErrorFree }, 3, 6 + 1, 3, 2}, // one item in flight at each of two searches
+		{"mini-batch", func(g *Grep) { g.Guarantee, g.Batch = worker.MiniBatch, 20 }, 0, 20*3 + 20, 0, 20},
+		{"upstream backup", func(g *Grep) { g.Guarantee, g.Batch = worker.UpstreamBackup, 20 }, 0, 40*3 + 40, 0, 40},
 		{"none", func(g *Grep) { g.Guarantee = worker.None }, inf, inf, inf, inf},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,7 +133,7 @@ func TestGrepSettings(t *testing.T) {
 		"show":       func(g *Grep) { g.Show = -1 },
 		"no input":   func(g *Grep) { g.Input = Text{Path: " "} },
 		"stdin":      func(g *Grep) { g.Input, g.Verify = Text{Path: connector.Stdin}, true },
-		"mini-batch": func(g *Grep) { g.Guarantee = worker.MiniBatch },
+		"batch pipe": func(g *Grep) { g.Guarantee, g.PipeSources = worker.MiniBatch, true },
 		"operator":   func(g *Grep) { g.Faults = []controller.Fault{{Operator: "sketch", Items: 1}} },
 	})
 }

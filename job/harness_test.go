@@ -37,14 +37,19 @@ type trial struct {
 	faults  []controller.Fault
 }
 
+// allPromises are the guarantees there are.
+func allPromises() []worker.Guarantee {
+	return []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup}
+}
+
 // throughFailures runs a job as one subtest for each way to read its input, each promise, and each of some lists of
-// failures that are written as on the command line. A mini-batch cannot read a pipe.
+// failures that are written as on the command line. Guarantees that go by batches are refused for a pipe.
 func throughFailures(t *testing.T, promises []worker.Guarantee, failing map[string][]string, run func(t *testing.T, c trial)) {
 	t.Helper()
 	for _, pipe := range []bool{false, true} {
 		for _, promise := range promises {
 			for name, texts := range failing {
-				if promise == worker.MiniBatch && pipe {
+				if pipe && exact(promise) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, pipe %v, %v", name, pipe, promise), func(t *testing.T) {
@@ -55,15 +60,16 @@ func throughFailures(t *testing.T, promises []worker.Guarantee, failing map[stri
 	}
 }
 
-// in makes the settings those of the trial, to be verified.
+// in makes the settings those of the trial, to be verified; batches are so small that there are many.
 func (c trial) in(e *Engine) {
 	e.Verify, e.PipeSources, e.Guarantee, e.Faults = true, c.pipe, c.promise, c.faults
+	if exact(c.promise) {
+		e.Batch = 40
+	}
 }
 
 // exact says that no failure of such a run may be seen in a result that comes at its end.
-func (c trial) exact() bool {
-	return c.promise == worker.MiniBatch || c.promise == worker.ErrorFree && !c.pipe
-}
+func (c trial) exact() bool { return exact(c.promise) || c.promise == worker.ErrorFree && !c.pipe }
 
 // survived checks what holds for every job: it has an answer, no bound is broken, and all failures have come, unless
 // nothing was promised: then items may be gone that a failure waits for. It returns what the job says about itself.
@@ -130,3 +136,6 @@ func requireBroken[V verification](t *testing.T, kept V, changes map[string]func
 		require.Equal(t, 1, strings.Count(err.Error(), ErrBound.Error()), "%s: %v", what, err)
 	}
 }
+
+// exact says whether a guarantee goes by batches: states are exact, and the input must be one that can be read again.
+func exact(g worker.Guarantee) bool { return g == worker.MiniBatch || g == worker.UpstreamBackup }

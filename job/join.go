@@ -13,7 +13,6 @@ import (
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
-	"github.com/afstream/afstream/worker"
 )
 
 // JoinName is the name of the job and of its topology.
@@ -102,7 +101,6 @@ func (j *Join) validate() error {
 	check(j.Window >= 0, "window of %d minutes: want at least 0", j.Window)
 	check(j.Slack >= 0, "slack of %d minutes: want at least 0", j.Slack)
 	check(j.Show >= 0, "%d pairs to show: want 0 for all or a number of pairs", j.Show)
-	check(j.Guarantee != worker.MiniBatch, "guarantee %v: pairs cannot be had again after a failure", worker.MiniBatch)
 	return settingsError(faults)
 }
 

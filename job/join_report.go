@@ -133,11 +133,11 @@ func partners(pairs []pair) int {
 func (j *Join) bounds(v *JoinVerification, result *controller.Result) {
 	p, parts, beta := j.promised(result), j.Workers*j.Compute, float64(v.Beta)
 	rows := p.fromSource("left") + p.fromSource("right")
-	onTheWay := p.fromOperator("join", parts) + p.again("pairs", 1)
+	onTheWay := p.fromOperator("join", parts) + p.inSink("pairs")
 	twice := p.again("join", parts)
 	v.LostItemsBound, v.DuplicatedBound = Number(rows+onTheWay), Number(twice)
 	v.MissingBound = Number(costs(p.Theta+float64(p.L)+rows, beta) + onTheWay)
-	v.ExtraBound = Number(costs(twice, beta) + p.never())
+	v.ExtraBound = Number(costs(twice, beta) + p.again("pairs", 1))
 }
 
 // Checks returns each figure that has a bound.

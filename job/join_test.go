@@ -38,7 +38,7 @@ func TestJoinThroughFailures(t *testing.T) {
 	table := airports(t, "ORD", "ATL", "DFW", "LAX", "BOS", "PHX")
 	for name, with := range map[string]string{"windows": "", "table": table} {
 		t.Run(name, func(t *testing.T) {
-			throughFailures(t, []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree}, map[string][]string{
+			throughFailures(t, allPromises(), map[string][]string{
 				"joins":   {"join/0@200", "join/1@150", "join/0@400"},
 				"sources": {"left/0@20%", "left/0@50%", "right/0@2"},
 				"sink":    {"pairs/0@50", "pairs/0@150"},
@@ -66,9 +66,10 @@ func TestJoinBounds(t *testing.T) {
 		change                      func(j *Join)
 		missing, extra, lost, twice float64
 	}{
-		{"replay", func(*Join) {}, 60*3 + 110, 30, 110, 10},
-		{"pipe", func(j *Join) { j.PipeSources = true }, (60+220)*3 + 110, 30, 330, 10},
-		{"error-free", func(j *Join) { j.Guarantee = worker.ErrorFree }, 3, 6, 3, 2}, // one item in flight at each of two joins
+		{"replay", func(*Join) {}, 60*3 + 110, 30 + 10, 110, 10},
+		{"pipe", func(j *Join) { j.PipeSources = true }, (60+220)*3 + 110, 30 + 10, 330, 10},
+		{"error-free", func(j *Join) { j.Guarantee = worker.ErrorFree }, 3, 6 + 1, 3, 2}, // one item in flight at each of two joins
+		{"upstream backup", func(j *Join) { j.Guarantee, j.Batch = worker.UpstreamBackup, 20 }, 0, 40*3 + 40, 0, 40},
 		{"none", func(j *Join) { j.Guarantee = worker.None }, inf, inf, inf, inf},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestJoinSettings(t *testing.T) {
 		"window":      func(j *Join) { j.Window = -1 },
 		"slack":       func(j *Join) { j.Slack = -1 },
 		"show":        func(j *Join) { j.Show = -1 },
-		"mini-batch":  func(j *Join) { j.Guarantee = worker.MiniBatch },
+		"batch pipe":  func(j *Join) { j.Guarantee, j.PipeSources = worker.MiniBatch, true },
 		"operator":    func(j *Join) { j.Faults = []controller.Fault{{Operator: "sketch", Items: 1}} },
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
-	"github.com/afstream/afstream/worker"
 )
 
 // LogisticRegressionName is the name of the job and of its topology.
@@ -85,9 +84,6 @@ func (l *LogisticRegression) validate() error {
 	faults = append(faults, badRowFaults(l.OnBad)...)
 	if err := l.Model.Validate(); err != nil {
 		faults = append(faults, err)
-	}
-	if l.Guarantee == worker.MiniBatch {
-		faults = append(faults, fmt.Errorf("guarantee %v: updates of the model cannot be had again after a failure", l.Guarantee))
 	}
 	return settingsError(faults)
 }

@@ -142,7 +142,7 @@ func (l *LogisticRegression) bounds(v *LogisticRegressionVerification, result *c
 		}
 	}
 	updates := float64(p.L) + p.fromOperator("learn", parts) // on their way to the model
-	weights := float64(p.Gamma) + p.again("weights", 1)
+	weights := float64(p.Gamma) + p.inSink("weights")
 	v.LostItemsBound = Number(examples + updates + weights)
 	v.DuplicatedBound = Number(twice + p.again("model", 1))
 }

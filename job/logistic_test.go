@@ -30,7 +30,7 @@ func TestLogisticRegressionThroughFailures(t *testing.T) {
 	// How far two learners get ahead of each other is up to the scheduler: they are mostly less than 5% apart from run to run.
 	for workers, increase := range map[int]float64{1: 0.03, 2: 0.3} {
 		t.Run(fmt.Sprint("workers ", workers), func(t *testing.T) {
-			throughFailures(t, []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree}, map[string][]string{
+			throughFailures(t, allPromises(), map[string][]string{
 				"learners": {"learn/0@300", "learn/0@700"},
 				"source":   {"examples/0@20%", "examples/0@60%"},
 				"model":    {"model/0@5", "weights/0@300"},
@@ -172,7 +172,7 @@ func TestLogisticRegressionSettings(t *testing.T) {
 		"bits":       func(l *LogisticRegression) { l.Model.Bits = 0 },
 		"rate":       func(l *LogisticRegression) { l.Model.Rate = math.NaN() },
 		"every":      func(l *LogisticRegression) { l.Model.Every = -1 },
-		"mini-batch": func(l *LogisticRegression) { l.Guarantee = worker.MiniBatch },
+		"batch pipe": func(l *LogisticRegression) { l.Guarantee, l.PipeSources = worker.MiniBatch, true },
 		"stdin":      func(l *LogisticRegression) { l.Path = connector.Stdin },
 		"operator":   func(l *LogisticRegression) { l.Faults = []controller.Fault{{Operator: "sketch", Items: 1}} },
 	})

@@ -41,7 +41,9 @@ type Summary struct {
 	L              uint64    `json:"l"`
 	Gamma          uint64    `json:"gamma"`
 	Series         string    `json:"series"`
-	Compensate     bool      `json:"compensate"` // what failures may have taken was added back
+	Allocate       string    `json:"allocate"`
+	Moves          uint64    `json:"allocate_moves"` // times that a worker was told another part of theta
+	Compensate     bool      `json:"compensate"`     // what failures may have taken was added back
 	Workers        int       `json:"workers"`
 	Compute        int       `json:"compute"`
 	Failures       []Failure `json:"failures"`
@@ -82,7 +84,7 @@ func (e *Engine) summary(name string, in *origin, plan *Plan, result *controller
 	s := Summary{
 		Job: name, Input: in.name, Guarantee: e.Guarantee.String(), Batch: e.Batch, SourceReplay: !e.PipeSources,
 		Interrupted: result.Interrupted, Items: result.Items, Seconds: Number(result.Seconds),
-		Theta: Number(e.Theta), L: e.L, Gamma: e.Gamma, Series: e.Series.String(),
+		Theta: Number(e.Theta), L: e.L, Gamma: e.Gamma, Series: e.Series.String(), Allocate: e.Allocate.String(),
 		Workers: e.Workers, Compute: e.Compute, Plan: plan,
 		Failures: make([]Failure, 0, len(result.Failures)), Unreached: []string{},
 	}
@@ -97,6 +99,7 @@ func (e *Engine) summary(name string, in *origin, plan *Plan, result *controller
 		s.Unreached = append(s.Unreached, f.String())
 	}
 	for _, o := range result.Operators {
+		s.Moves += o.Changes
 		s.Backups.StateCommits += o.StateCommits
 		s.Backups.ItemCommits += o.ItemCommits
 		s.Backups.Bytes += o.Bytes

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -88,15 +89,18 @@ func (s *Summary) writeGuarantee(b *bytes.Buffer) {
 	switch s.Guarantee {
 	case worker.ErrorFree.String():
 		fmt.Fprintf(b, "guarantee %s: every item and every change was backed up, %s\n", s.Guarantee, source)
-	case worker.MiniBatch.String():
-		size := "65,536"
-		if s.Batch > 0 {
-			size = group(s.Batch)
+	case worker.MiniBatch.String(), worker.UpstreamBackup.String():
+		what := "all"
+		if s.Guarantee == worker.UpstreamBackup.String() {
+			what = "what had changed"
 		}
-		fmt.Fprintf(b, "guarantee %s: all was backed up every %s items, %s\n", s.Guarantee, size, source)
+		fmt.Fprintf(b, "guarantee %s: %s was backed up every %s items, %s\n", s.Guarantee, what, group(cmp.Or(s.Batch, DefaultBatch)), source)
 	default:
 		fmt.Fprintf(b, "guarantee %s: theta %v, l %s, gamma %s, %s series, %s\n", s.Guarantee, s.Theta, group(s.L),
 			group(s.Gamma), s.Series, source)
+		if s.Allocate == controller.ByCost.String() {
+			fmt.Fprintf(b, "theta was divided by cost: %s\n", plural(s.Moves, "part was moved", "parts were moved"))
+		}
 	}
 	fmt.Fprintf(b, "backups: %s, %s, %sB in %s\n", plural(s.Backups.StateCommits, "state commit", "state commits"),
 		plural(s.Backups.ItemCommits, "item commit", "item commits"), scaled(float64(s.Backups.Bytes)),

@@ -71,16 +71,21 @@ func (v *Verification) losses(result *controller.Result) {
 
 // promise is how much failures may cost under the guarantee of a run.
 type promise struct {
-	// Params are those that the guarantee comes to: all 0 for mini-batches, all infinite for none.
+	// Params are those that the guarantee comes to: all 0 for batches, all infinite for none.
 	errorbound.Params
-	nothing  bool // is promised
-	pipe     bool // the source is read like one
+	nothing  bool   // is promised
+	pipe     bool   // the source is read like one
+	batches  bool   // decide about commits, not thresholds
+	beyond   uint64 // with batches, the most that a partition processes beyond its last durable commit
+	compute  int    // partitions of a worker
 	failures map[string]uint64
 }
 
 // promised returns what e promised in a run that ended so.
 func (e *Engine) promised(result *controller.Result) promise {
-	p := promise{Params: e.Params, pipe: e.PipeSources, failures: map[string]uint64{}}
+	p := promise{
+		Params: e.Params, pipe: e.PipeSources, batches: e.batches(), beyond: e.batch(), compute: e.Compute, failures: map[string]uint64{},
+	}
 	switch e.Guarantee {
 	case worker.None:
 		p.nothing, p.Theta = true, math.Inf(1)
@@ -88,6 +93,9 @@ func (e *Engine) promised(result *controller.Result) promise {
 		p.Theta, p.L, p.Gamma = 0, 0, 1
 	case worker.MiniBatch:
 		p.Theta, p.L, p.Gamma = 0, 0, 0
+	case worker.UpstreamBackup:
+		p.Theta, p.L, p.Gamma = 0, 0, 0
+		p.beyond *= 2 // it goes on while a commit waits for the receivers
 	}
 	for _, f := range result.Failures {
 		p.failures[f.Operator]++
@@ -113,22 +121,34 @@ func (p promise) fromSource(name string) float64 {
 }
 
 // fromOperator returns how many items can be lost on their way from an operator of n partitions that emits as it
-// processes, whatever its source: Gamma, and what rounding adds to it.
+// processes, whatever its source: Gamma, and what rounding adds to it. With batches none is.
 func (p promise) fromOperator(name string, n int) float64 {
-	if p.nothing {
-		return math.Inf(1)
+	if p.nothing || p.batches {
+		return p.never()
 	}
 	return float64(p.Gamma) + float64(p.Overdraft(n, p.failures[name]))
 }
 
 // again returns how many items an operator of n partitions that emits as it processes may process twice: L, and what
-// rounding adds to it, for it needs at least one item between two backups as a sender needs one in flight.
+// rounding adds to it, for it needs at least one item between two backups as a sender needs one in flight. With batches
+// it is what the partitions of those workers that did fail may have processed beyond their last commits.
 func (p promise) again(name string, n int) float64 {
 	if p.nothing {
 		return math.Inf(1)
 	}
+	if p.batches {
+		return float64(p.failures[name]) * float64(min(n, p.compute)) * float64(p.beyond)
+	}
 	like := errorbound.Params{Gamma: p.L, Series: p.Series}
 	return float64(p.L) + float64(like.Overdraft(n, p.failures[name]))
+}
+
+// inSink returns how many items a sink of one partition may lose between its acknowledgement and its flush.
+func (p promise) inSink(name string) float64 {
+	if p.batches {
+		return p.never()
+	}
+	return p.again(name, 1)
 }
 
 // costs is n*each with 0*Inf = 0: what cannot be lost costs nothing, and nothing is lost with what costs nothing.

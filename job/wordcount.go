@@ -2,14 +2,12 @@ package job
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/afstream/afstream/algorithms/wordcount"
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
-	"github.com/afstream/afstream/worker"
 )
 
 // WordCountName is the name of the job and of its topology.
@@ -50,9 +48,6 @@ func (w *WordCount) validate() error {
 	faults := append(w.Engine.faults(), w.Input.faults()...)
 	if err := w.Words.Validate(); err != nil {
 		faults = append(faults, err)
-	}
-	if w.Split && w.Guarantee == worker.MiniBatch {
-		faults = append(faults, fmt.Errorf("guarantee %v: words that were split off cannot be had again after a failure", w.Guarantee))
 	}
 	return settingsError(faults)
 }

@@ -35,15 +35,14 @@ func TestWordCountThroughFailures(t *testing.T) {
 				require.Zero(t, v.SumError, "exact")
 			}
 		}
-		all := []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch}
 		t.Run(fmt.Sprint("one stage, ", norm), func(t *testing.T) {
-			throughFailures(t, all, map[string][]string{
+			throughFailures(t, allPromises(), map[string][]string{
 				"all": {"count/0@100", "count/1@200", "text/0@50%", "merge/0@1", "table/0@1"},
 			}, func(t *testing.T, c trial) { check(t, c, DefaultWordCount()) })
 		})
 		short := textFile(t, string(opticks(t)[:40_000])) // what is backed up word by word takes its time
 		t.Run(fmt.Sprint("split, ", norm), func(t *testing.T) {
-			throughFailures(t, all[:3], map[string][]string{ // with mini-batches it is refused: see TestWordCountSettings
+			throughFailures(t, allPromises(), map[string][]string{
 				"all": {"split/0@10", "tally/1@500", "text/0@50%", "tally/0@1000", "merge/0@1"},
 			}, func(t *testing.T, c trial) {
 				w := DefaultWordCount()
@@ -71,6 +70,8 @@ func TestWordCountBounds(t *testing.T) {
 		{"error-free", func(w *WordCount) { w.Guarantee = worker.ErrorFree }, 0, 0, 0},
 		{"error-free pipe", func(w *WordCount) { w.Guarantee, w.PipeSources = worker.ErrorFree, true }, 50, 1, 0},
 		{"mini-batch", func(w *WordCount) { w.Guarantee = worker.MiniBatch }, 0, 0, 0},
+		{"mini-batch split", func(w *WordCount) { w.Guarantee, w.Split, w.Batch = worker.MiniBatch, true, 20 }, 20 * 50, 0, 20},
+		{"upstream backup split", func(w *WordCount) { w.Guarantee, w.Split, w.Batch = worker.UpstreamBackup, true, 20 }, 40 * 50, 0, 40},
 		{"none", func(w *WordCount) { w.Guarantee = worker.None }, inf, inf, inf},
 		{"split none", func(w *WordCount) { w.Guarantee, w.Split = worker.None, true }, inf, inf, inf},
 	} {
@@ -147,7 +148,6 @@ func TestWordCountSettings(t *testing.T) {
 		"batch":       func(w *WordCount) { w.Batch = 5 },
 		"batch pipe":  func(w *WordCount) { w.Guarantee, w.PipeSources = worker.MiniBatch, true },
 		"batch stdin": func(w *WordCount) { w.Guarantee, w.Input = worker.MiniBatch, Text{Reader: strings.NewReader("a")} },
-		"batch split": func(w *WordCount) { w.Guarantee, w.Split = worker.MiniBatch, true },
 		"operator":    func(w *WordCount) { w.Faults = []controller.Fault{{Operator: "split", Items: 1}} },
 	})
 }

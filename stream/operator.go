@@ -83,8 +83,10 @@ type BackupDurable interface {
 	BackupDurable()
 }
 
-// Thresholder is told theta, the divergence this partition may have from its last durable backup, once before the
-// first item of every incarnation. +Inf means that the job makes no promise and nothing need be tracked.
+// Thresholder is told theta, the divergence this partition may have from its last durable backup, before the first item of
+// every incarnation, and again when it changes: between two items, and never between BackupState and the time that what it
+// wrote is durable. The state may then be further from its backup than a lower theta allows; the runtime backs it up until
+// it is not, before it goes on. +Inf means that the job makes no promise and nothing need be tracked.
 type Thresholder interface {
 	SetTheta(theta float64)
 }

@@ -51,15 +51,21 @@ type Backup struct {
 
 // NewBackup returns a Backup for a state that equals its backup (a new or just restored one).
 func NewBackup(c BackupConfig) *Backup {
-	b := &Backup{theta: c.Theta, alpha: c.Alpha, self: c.SelfAccounting, begin: c.Theta / 2}
+	b := &Backup{theta: c.Theta, alpha: c.Alpha, self: c.SelfAccounting}
 	if !(b.alpha > 0) {
 		b.alpha = 0
 	}
-	if c.SelfAccounting {
-		b.begin = c.Theta * 3 / 4
-	}
+	b.begin = b.beginning(c.Theta)
 	b.quiet = b.calm()
 	return b
+}
+
+// beginning returns the reading above which a backup is to begin.
+func (b *Backup) beginning(theta float64) float64 {
+	if b.self {
+		return theta * 3 / 4
+	}
+	return theta / 2
 }
 
 // calm returns the reading up to which nothing is to be done while no backup is in flight.

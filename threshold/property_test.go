@@ -235,6 +235,9 @@ func TestBackupProperties(t *testing.T) {
 		})
 		for range rapid.IntRange(1, 40).Draw(t, "rounds") {
 			l.round(t)
+			if !l.b.InFlight() && rapid.IntRange(0, 3).Draw(t, "share") == 0 {
+				l.another(t, rapid.SampledFrom([]float64{0, 1, 4, 10, math.Inf(1)}).Draw(t, "other theta"))
+			}
 		}
 	})
 }
@@ -305,13 +308,7 @@ func (l *backupLoop) round(t *rapid.T) {
 		l.since += change
 	}
 	l.broken = l.broken || rapid.IntRange(0, 19).Draw(t, "NaN") == 0
-	l.settle(t, func() bool {
-		a := l.b.Decide(l.reading())
-		if a == threshold.Start {
-			l.begin(t)
-		}
-		return a != threshold.Wait
-	})
+	l.obey(t)
 	if l.path > l.theta {
 		t.Fatalf("items count at a divergence of %v, theta is %v", l.path, l.theta)
 	}
@@ -322,6 +319,27 @@ func (l *backupLoop) round(t *rapid.T) {
 		case 1:
 			l.fail()
 		}
+	}
+}
+
+// obey does what Decide says until it no longer says Wait.
+func (l *backupLoop) obey(t *rapid.T) {
+	l.settle(t, func() bool {
+		a := l.b.Decide(l.reading())
+		if a == threshold.Start {
+			l.begin(t)
+		}
+		return a != threshold.Wait
+	})
+}
+
+// another changes theta: once Decide no longer says Wait the new one holds.
+func (l *backupLoop) another(t *rapid.T, theta float64) {
+	l.theta = theta
+	l.b.SetTheta(theta)
+	l.obey(t)
+	if l.b.Theta() != theta || l.path > theta {
+		t.Fatalf("theta is %v, the divergence %v", l.b.Theta(), l.path)
 	}
 }
 

@@ -29,6 +29,8 @@ func (c *Config) remembered(level uint64) uint64 {
 func split(cfg *Config, m stream.Measure, k uint64) threshold.Budget {
 	params := cfg.Params
 	switch cfg.Guarantee {
+	case UpstreamBackup:
+		return threshold.Budget{L: math.MaxInt64, Gamma: math.MaxInt64} // each backup takes along all that has changed
 	case None, MiniBatch:
 		return threshold.Budget{Theta: math.Inf(1), L: math.MaxInt64, Gamma: math.MaxInt64}
 	case ErrorFree:
@@ -54,7 +56,7 @@ func (c *Config) startLevel() uint64 {
 // raise gives the partition back what forgotten failures had taken, once a window is closed. No commit is under way.
 func (o *operator) raise(level uint64) {
 	k := o.w.cfg.remembered(level)
-	if k >= o.k || o.plan.never {
+	if k >= o.k || o.plan.never || o.w.cfg.Guarantee.batches() {
 		return
 	}
 	o.k = k
@@ -78,5 +80,6 @@ func (o *operator) raise(level uint64) {
 }
 
 func (o *operator) newPolicy(theta float64) *threshold.Backup {
+	o.inForce = theta
 	return threshold.NewBackup(threshold.BackupConfig{Theta: theta, Alpha: o.measure.Alpha, SelfAccounting: o.state.durable != nil})
 }

@@ -49,8 +49,14 @@ func (o *operator) commitNow(whole bool) error {
 			return err
 		}
 	}
-	o.awaitFlight()
+	o.land()
 	return o.settle()
+}
+
+// land waits until the commit under way has ended.
+func (o *operator) land() {
+	o.awaitReceivers()
+	o.awaitFlight()
 }
 
 // mayBegin says whether a commit can be started: none is under way, and the one that a close may have to be run again
@@ -76,6 +82,9 @@ func (o *operator) begin(whole bool) error {
 			return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 		}
 	}
+	if o.w.replay == Remakes {
+		o.task.Flush() // what it emitted of the items that the commit covers
+	}
 	whole = whole || o.stale || o.store.NeedWhole()
 	o.next.Whole, o.next.Elements, o.partial = whole && o.state.backup == nil, nil, false
 	if o.state.backup != nil && (whole || o.state.partial() || o.due()) {
@@ -89,14 +98,19 @@ func (o *operator) begin(whole bool) error {
 			o.policy.Started(before, o.state.now())
 		}
 	}
-	o.next.Inputs = o.inputs
 	if o.w.replay == Retains {
 		o.next.Outputs = append(append(o.next.Outputs[:0], o.exit.next...), o.exit.windows, o.exit.level)
 	}
 	o.next.Closing = encodeClosing(o.closed, o.pending)
 	o.flightAt, o.flightHandled = o.total, o.handled
 	copy(o.flightInputs, o.inputs)
-	o.commit(&o.next)
+	copy(o.remake.flightTaken, o.remake.taken)
+	o.next.Inputs = o.flightInputs
+	if o.w.replay == Remakes {
+		o.hold()
+	} else {
+		o.commit(&o.next)
+	}
 	return nil
 }
 
@@ -108,17 +122,20 @@ func (o *operator) due() bool {
 
 // settle takes note of a commit that has become durable.
 func (o *operator) settle() error {
+	o.release()
 	ended, err := o.settled()
 	if !ended || err != nil {
 		return err
 	}
 	if o.partial {
+		before := o.diverged()
 		if o.state.durable != nil {
 			o.state.durable.BackupDurable()
 		}
 		if o.policy != nil {
 			o.policy.Durable(o.state.now())
 		}
+		o.saved(o.bytes, before, o.diverged())
 		o.stale = o.stale && !o.next.Whole
 	}
 	o.committedAt = o.flightAt
@@ -128,6 +145,7 @@ func (o *operator) settle() error {
 	}
 	for i, in := range o.flightInputs {
 		o.committed[i].Store(in.Seq)
+		o.remake.covered[i].Store(o.remake.flightTaken[i])
 	}
 	o.w.up.park.Wake()
 	return nil
@@ -140,6 +158,7 @@ func (o *operator) commitWhole() error {
 		return nil
 	}
 	for !o.mayBegin() {
+		o.awaitReceivers()
 		o.await(forReceivers, func() bool { return o.flight.phase.Load() == landed || o.mayBegin() })
 		if err := o.settle(); err != nil {
 			return err
@@ -148,6 +167,6 @@ func (o *operator) commitWhole() error {
 	if err := o.begin(o.state.backup != nil); err != nil {
 		return err
 	}
-	o.awaitFlight()
+	o.land()
 	return o.settle()
 }

@@ -24,17 +24,25 @@ const (
 	// before anything depends on it.
 	ErrorFree
 	// MiniBatch stops every partition after a number of items, saves its whole state, and after a failure reads again
-	// from there: exact, for operators whose inputs can be had again.
+	// from there, for operators whose inputs can be had again: states are exact, and what an operator emits as it
+	// processes comes at least once.
 	MiniBatch
+	// UpstreamBackup keeps every item with its sender until the receiver has made its effects durable, what it emitted
+	// because of it included, and sends it again after a failure: states are exact, outputs come at least once, for
+	// inputs that can be had again.
+	UpstreamBackup
 )
 
-var guarantees = [...]string{Approximate: "approximate", None: "none", ErrorFree: "error-free", MiniBatch: "mini-batch"}
+var guarantees = [...]string{Approximate: "approximate", None: "none", ErrorFree: "error-free", MiniBatch: "mini-batch", UpstreamBackup: "upstream-backup"}
 
 // String returns the name used on the command line.
 func (g Guarantee) String() string { return guarantees[g] }
 
 // Known says whether g is one of the guarantees.
 func (g Guarantee) Known() bool { return int(g) < len(guarantees) }
+
+// batches says whether commits are made after a number of items, whatever the divergence.
+func (g Guarantee) batches() bool { return g == MiniBatch || g == UpstreamBackup }
 
 // ParseGuarantee is the inverse of String.
 func ParseGuarantee(s string) (Guarantee, error) {
@@ -54,6 +62,9 @@ const (
 	Rewinds
 	// Retains: the operator emits only at closes, which can be run again. Slabs are kept until they are committed.
 	Retains
+	// Remakes: the operator makes it again, under new numbers, from inputs that stay with their senders until what it made
+	// of them is committed. Slabs are kept until they are committed.
+	Remakes
 	// Live: the job makes no promise; what is lost is lost.
 	Live
 )
@@ -69,9 +80,10 @@ type Config struct {
 	Epoch     uint64   // incarnation, from 1
 	Failures  uint64   // durable before this incarnation was made
 	FailedAt  []uint64 // of each failure, the last window that the worker had closed
+	Grant     *Grant   // its part of Theta, durable before this incarnation was made; nil for an equal one
 	Guarantee Guarantee
 	Params    errorbound.Params
-	Batch     uint64 // items between two backups of a partition, for MiniBatch; 0 = 1 << 16
+	Batch     uint64 // items between two backups of a partition, for MiniBatch and UpstreamBackup; 0 = 1 << 16
 	// PipeSources reads every source like a pipe, even one that could be rewound: its channels are then at risk.
 	PipeSources bool
 	// InputsAtRisk says that some sender of this worker cannot send again what a failure here loses.
@@ -120,4 +132,11 @@ func (c *Config) name() string { return fmt.Sprintf("%s/%d", c.Node.Name, c.Inde
 func (c *Config) partition(i int) int { return c.Index*c.Node.Compute + i }
 
 // emits says whether the operator emits while it processes.
-func (c *Config) emits() bool { return !c.Node.IsSource && !c.Node.IsSink && !c.Node.EmitOnClose }
+func (c *Config) emits() bool { return emits(c.Node) }
+
+func emits(n *stream.Node) bool { return !n.IsSource && !n.IsSink && !n.EmitOnClose }
+
+// fed says whether a sender of the worker's operator emits while it processes.
+func (c *Config) fed() bool {
+	return slices.ContainsFunc(c.Node.Inputs, func(e *stream.Edge) bool { return emits(e.From) })
+}

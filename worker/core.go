@@ -42,7 +42,8 @@ type flight struct {
 
 const (
 	noFlight uint32 = iota
-	flying
+	held            // made, and waiting for the receivers
+	flying          // with the store
 	landed
 )
 
@@ -93,7 +94,7 @@ const (
 var waits = [...]string{
 	forNothing: "nothing: it is working, or in user code", forItems: "items", forRoom: "room in the ring to downstream",
 	forCredit: "acknowledgements, to send more", forAcks: "its acknowledgements, to process more", forBackup: "a backup to become durable",
-	forReceivers: "its receivers to commit a window", forFeedback: "feedback", forTheEnd: "the end of the job",
+	forReceivers: "its receivers to commit what they were sent", forFeedback: "feedback", forTheEnd: "the end of the job",
 }
 
 // show lets downstream see what the partition has emitted, before it waits.

@@ -122,7 +122,7 @@ func (d *downstream) acked(c *outConnection, a transport.Ack) {
 	case a.Epoch != d.w.cfg.Epoch || ch.conn != c:
 	case a.Resume:
 		d.resume(l, ordinal, a)
-	case d.w.replay == Retains:
+	case d.w.replay == Retains || d.w.replay == Remakes:
 		ch.forget(a.Committed)
 		l.core.exit.committed[ordinal].Store(a.Committed)
 		l.core.park.Wake()
@@ -289,7 +289,7 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 	if ch.notice != nil || ch.delivered < len(ch.queue) {
 		return false // these come first
 	}
-	keep := (d.w.replay == AtRisk || d.w.replay == Retains) && f.Count > 0
+	keep := d.w.keeps() && f.Count > 0
 	// An end is sent even if its position says that the receiver has it, unless it was told: a recovered one knows the
 	// position only.
 	untold := f.Kind == transport.Punctuation && (f.Window.Number > ch.window.Number || f.Window.Last && !ch.window.Last)
@@ -316,6 +316,11 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 		ch.window = f.Window
 	}
 	return true
+}
+
+// keeps says whether the worker has to keep what it sends.
+func (w *Worker) keeps() bool {
+	return w.replay == AtRisk || w.replay == Retains || w.replay == Remakes
 }
 
 // retain takes one more share of a frame's slab; Frame.Release gives it back.

@@ -53,6 +53,8 @@ func operatorReplay(cfg *Config) Replay {
 		return Live
 	case cfg.Node.EmitOnClose:
 		return Retains
+	case cfg.Guarantee.batches() && cfg.emits():
+		return Remakes
 	}
 	return AtRisk
 }
@@ -186,6 +188,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 	}
 	o.k = w.cfg.remembered(w.cfg.startLevel())
 	w.budget = split(&w.cfg, o.measure, o.k)
+	w.budget.Theta = w.cfg.thetaAfter(w.cfg.Failures, o.measure, w.budget.Theta)
 	if err := o.promise(); err != nil {
 		return fmt.Errorf("operator %q: %w: %w", w.cfg.Node.Name, ErrOperator, err)
 	}
@@ -222,18 +225,14 @@ func (o *operator) promise() error {
 		return errors.New("StateDivergence needs BackupState and RestoreState")
 	case cfg.Node.EmitOnClose && s.backup == nil:
 		return errors.New("EmitOnClose needs BackupState and RestoreState: a close is run again from its backup")
-	case s.backup != nil && s.divergence == nil && (cfg.emits() || cfg.InputsAtRisk):
+	case s.backup != nil && s.divergence == nil && !cfg.Guarantee.batches() && (cfg.emits() || cfg.InputsAtRisk):
 		return errors.New("BackupState without StateDivergence needs EmitOnClose and inputs that can be had again")
 	}
 	if cfg.Node.IsSink && cfg.Node.Windowed && s.flush == nil {
 		return errors.New("its results are committed window by window, and the sink has no Flush to make them safe")
 	}
-	if cfg.Guarantee == MiniBatch {
-		if cfg.InputsAtRisk {
-			return errors.New("mini-batches need inputs that can be had again")
-		}
-		o.plan.whole, o.plan.every = true, cmp.Or(cfg.Batch, batchItems)
-		return nil
+	if cfg.Guarantee.batches() {
+		return o.promiseBatches(cmp.Or(cfg.Batch, batchItems))
 	}
 	if s.divergence != nil {
 		o.policy = o.newPolicy(o.w.budget.Theta)
@@ -255,6 +254,26 @@ func (o *operator) promise() error {
 	return nil
 }
 
+// promiseBatches is promise for the guarantees that do not go by divergence.
+func (o *operator) promiseBatches(batch uint64) error {
+	cfg := &o.w.cfg
+	switch {
+	case cfg.InputsAtRisk:
+		return fmt.Errorf("guarantee %v needs inputs that can be had again", cfg.Guarantee)
+	case cfg.Node.IsSink && o.state.flush == nil:
+		if cfg.fed() {
+			return errors.New("its items are committed as they come, and the sink has no Flush to make them safe")
+		} // else only its Close makes them so
+	case cfg.Guarantee == MiniBatch:
+		o.plan.whole, o.plan.every = true, batch
+	case cfg.emits() || cfg.Node.IsSink:
+		o.marks = threshold.NewMarks(2 * batch) // it begins a commit after half of them, and stops where that is not durable
+	default:
+		o.plan.every = batch
+	}
+	return nil
+}
+
 // listen makes the partition's input channels.
 func (o *operator) listen(part int) {
 	w := o.w
@@ -262,6 +281,11 @@ func (o *operator) listen(part int) {
 	o.inputs = make([]backup.Input, len(ids))
 	o.flightInputs = make([]backup.Input, len(ids))
 	o.committed = make([]atomic.Uint64, len(ids))
+	outputs := 0
+	if o.exit != nil {
+		outputs = len(o.exit.next)
+	}
+	o.remake.init(len(ids), outputs)
 	o.ends.levels = make([]uint64, len(ids))
 	for i, e := range w.cfg.Node.Inputs {
 		w.up.channels[i] = append(w.up.channels[i], make([]*inChannel, e.From.Partitions()))

@@ -34,6 +34,7 @@ type operator struct {
 	in     *ringbuf.SPSC[delivery]
 	inputs []backup.Input // position per dense input channel
 	ends   alignment
+	remake remake
 	log    []delivery // to be replayed before anything else
 
 	mail  []stream.Mailbox // feedback that arrives, per way back
@@ -54,6 +55,7 @@ type operator struct {
 	writer  *stream.StateWriter
 	partial bool    // the commit under way holds elements
 	claimed float64 // divergence when items last counted as processed; I1 is about this
+	share
 
 	handled       uint64 // accounted items processed
 	total         uint64 // items processed
@@ -122,12 +124,18 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.phase.Load() == landed || o.hasMail()
+		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail() || o.told.Load() != nil
 	})
 	if err := o.collect(); err != nil {
 		return d, err
 	}
-	return d, o.settle()
+	if err := o.settle(); err != nil {
+		return d, err
+	}
+	if err := o.reshare(); err != nil || !d.none() {
+		return d, err
+	}
+	return d, o.answer()
 }
 
 func (o *operator) take(d delivery) error {
@@ -161,7 +169,7 @@ func (o *operator) take(d delivery) error {
 		}
 	}
 	d.Release()
-	return nil
+	return o.answer()
 }
 
 // moved takes note of n processed items, the last of them just before position next of its channel.
@@ -169,6 +177,9 @@ func (o *operator) moved(d delivery, next uint64, n int) {
 	p := &o.inputs[d.input].Position
 	p.Epoch, p.Seq = d.position, next
 	o.total += uint64(n)
+	if next == d.Next() {
+		o.remake.taken[d.input]++
+	}
 	if o.marks != nil {
 		o.marks.Processed(o.total)
 	}
@@ -207,6 +218,9 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 		if err := o.settle(); err != nil {
 			return 0, err
 		}
+		if err := o.reshare(); err != nil {
+			return 0, err
+		}
 		limit := uint64(n)
 		if d.accounted {
 			if limit = min(limit, o.gate.Load()-o.handled); limit == 0 {
@@ -217,6 +231,9 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 		}
 		if o.marks != nil {
 			limit = min(limit, o.marks.Gate()-o.total)
+		}
+		if o.plan.whole {
+			limit = min(limit, max(o.committedAt+o.plan.every, o.total+1)-o.total)
 		}
 		run := int(limit)
 		if run > 0 && o.policy != nil {

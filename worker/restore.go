@@ -92,7 +92,7 @@ func (o *operator) compensate(c stream.Compensator, r *backup.Restored) {
 		if o.w.cfg.Node.Forget != 0 { // its thresholds may have risen again
 			b = split(&o.w.cfg, o.measure, 0)
 		}
-		theta += b.Theta
+		theta += o.w.cfg.thetaAfter(k, o.measure, b.Theta)
 		if o.w.cfg.InputsAtRisk {
 			lost += b.L
 		}
@@ -178,6 +178,7 @@ func (o *operator) position() {
 		for _, ch := range edge[part] {
 			if ch != nil {
 				ch.epoch, ch.next, ch.acked = at[ch.input].Epoch, at[ch.input].Seq, at[ch.input].Seq
+				ch.safe.position = ch.next
 				ch.level, ch.ended = o.closed.Number, o.closed.Last
 			}
 		}

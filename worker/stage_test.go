@@ -210,7 +210,7 @@ func TestMarksRoundTrip(t *testing.T) {
 }
 
 func TestGuarantees(t *testing.T) {
-	for _, g := range []Guarantee{Approximate, None, ErrorFree, MiniBatch} {
+	for _, g := range []Guarantee{Approximate, None, ErrorFree, MiniBatch, UpstreamBackup} {
 		got, err := ParseGuarantee(g.String())
 		require.NoError(t, err)
 		require.Equal(t, g, got)
@@ -248,6 +248,22 @@ func TestForgetKeepsWhatIsNotYetSafe(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An incarnation that dies before anything has come leaves to the next what it knew of the one before it: otherwise
+// everything that one had processed since its last commit would be taken for lost.
+func TestRemainsOfAnIncarnationThatGotNothing(t *testing.T) {
+	before := InputRemains{Epoch: 3, Acked: 70, ProcessedEpoch: 3, Processed: 60}
+	ch := &inChannel{epoch: 3, next: 20, acked: 20, before: before}
+	u := &upstream{channels: [][][]*inChannel{{{ch}}}}
+	o := &operator{inputs: []backup.Input{{Position: backup.Position{Epoch: 3, Seq: 20}}}}
+	require.Equal(t, []InputRemains{before}, u.remains(0, o))
+
+	ch.before.ProcessedEpoch = noEpoch // something has come: what the failure had cost is counted
+	require.Equal(t, []InputRemains{{Epoch: 3, Acked: 70, ProcessedEpoch: 3, Processed: 20}}, u.remains(0, o))
+
+	ch.epoch, ch.acked, o.inputs[0].Position = 4, 5, backup.Position{Epoch: 4, Seq: 5} // of a later sender
+	require.Equal(t, []InputRemains{{Epoch: 4, Acked: 5, ProcessedEpoch: 4, Processed: 5}}, u.remains(0, o))
 }
 
 func TestPanicsAreErrorsAndHaltsAreNot(t *testing.T) {

@@ -53,9 +53,19 @@ func (a *Autopsy) Level() uint64 {
 	return level
 }
 
+// Theta returns the highest of the thetas that the partitions were held to, 0 if none has a divergence.
+func (a *Autopsy) Theta() float64 {
+	theta := 0.0
+	for _, p := range a.Partition {
+		theta = max(theta, p.Theta)
+	}
+	return theta
+}
+
 // Remains is the last state of one partition.
 type Remains struct {
 	Divergence float64        // of its state from the last durable backup, as far as it says
+	Theta      float64        // what that could have been at most; 0 if the state cannot tell
 	Inputs     []InputRemains // per input channel
 	Emitted    []uint64       // per output channel
 	Read       uint64         // of a source
@@ -66,8 +76,8 @@ type Remains struct {
 
 // InputRemains is how far one input channel had come, as positions in the sender's incarnation Epoch.
 type InputRemains struct {
-	Epoch           uint64
-	Received, Acked uint64
-	ProcessedEpoch  uint64
-	Processed       uint64
+	Epoch          uint64
+	Acked          uint64
+	ProcessedEpoch uint64
+	Processed      uint64
 }

@@ -43,6 +43,7 @@ type inChannel struct {
 	fresh     bool              // nothing has arrived on this connection yet
 	level     uint64            // the last window that has ended
 	ended     bool              // so has the stream
+	safe      safe              // of a sender that makes its output again
 	waiting   []transport.Frame // of windows that the partition has not come to yet
 	// before is how far the previous incarnation of this worker had processed the channel, and beforeEpoch the numbering
 	// of that: to count repetitions and losses.
@@ -160,6 +161,7 @@ func (u *upstream) attach(in Input) {
 			}
 			if epoch := c.numbering(in.Epoch); epoch != ch.epoch {
 				ch.epoch, ch.next, ch.acked = epoch, 0, 0
+				ch.safe.renumber()
 			}
 			ch.conn, ch.fresh, ch.waiting = c, true, nil
 			ch.announced = announced{}
@@ -213,7 +215,7 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		return true, nil
 	}
 	if f.Kind == transport.Blocked {
-		u.arrivals[part].blocked = true
+		u.blocked(c, part)
 		return true, nil
 	}
 	if len(ch.waiting) > 0 || f.Level > u.w.operators[part].aligned.Load() && f.Count > 0 {
@@ -221,6 +223,17 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		return true, nil
 	}
 	return u.hand(c, ch, f)
+}
+
+// blocked takes note that a sender of a partition waits: for acknowledgements, or for a commit.
+func (u *upstream) blocked(c *connection, part int) {
+	if c.Replay != Remakes {
+		u.arrivals[part].blocked = true
+		return
+	}
+	p := u.w.operators[part]
+	p.remake.demand.Store(true)
+	p.park.Wake()
 }
 
 // admit passes on what has waited for the partition to come to its window.
@@ -255,6 +268,7 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 	case ch.ended, f.Kind == transport.Data && f.Level < ch.level:
 		// Sent again by a sender that does not know: all of a window came before its end.
 		ch.next, ch.acked = max(ch.next, f.Next()), max(ch.acked, f.Next())
+		ch.safe.skip(ch.next)
 		u.w.stats.Duplicates.Add(uint64(f.Count))
 		f.Release()
 		return true, nil
@@ -289,6 +303,9 @@ func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool,
 	}
 	if f.Count > 0 {
 		ch.next = max(ch.next, f.Next())
+	}
+	if c.Replay == Remakes && !d.repeated {
+		ch.safe.hand(ch.next)
 	}
 	if f.Kind == transport.Punctuation {
 		ch.level, ch.ended = max(ch.level, f.Window.Number), ch.ended || f.Window.Last
@@ -408,11 +425,14 @@ func (u *upstream) announce(c *connection) {
 	}
 }
 
-// committed returns the channel's durable position. Only senders that can re-create their output care for it, and
-// theirs are the positions that hold across incarnations.
+// committed returns the channel's durable position. Only senders that can re-create their output care for it.
 func (u *upstream) committed(ch *inChannel) uint64 {
-	if ch.conn.Replay != Rewinds && ch.conn.Replay != Retains {
-		return 0
+	o := u.w.operators[ch.id.To%u.w.cfg.Node.Compute]
+	switch ch.conn.Replay {
+	case Rewinds, Retains: // positions that hold across incarnations
+		return o.committed[ch.input].Load()
+	case Remakes:
+		return ch.safe.durable(o.remake.covered[ch.input].Load())
 	}
-	return u.w.operators[ch.id.To%u.w.cfg.Node.Compute].committed[ch.input].Load()
+	return 0
 }

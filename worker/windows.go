@@ -75,7 +75,8 @@ func (o *operator) punctuation(d delivery) error {
 }
 
 // close ends a window for this partition. An operator that emits only here commits its exact state first, so that the
-// close can be run again with the same outcome; any other commits afterwards.
+// close can be run again with the same outcome; any other commits afterwards. Either way the end is repeated after a
+// failure (run, forward).
 func (o *operator) close(w stream.Window) error {
 	o.closed = w
 	if o.w.replay == Retains {
@@ -88,11 +89,14 @@ func (o *operator) close(w stream.Window) error {
 	if err := o.closeWindow(w); err != nil {
 		return err
 	}
-	if o.exit != nil {
+	if o.exit != nil && o.w.replay != Remakes {
 		o.exit.punctuate(w)
 	}
 	if err := o.commitWhole(); err != nil {
 		return err
+	}
+	if o.w.replay == Remakes { // only now: made again, an item might go where the window has ended
+		o.exit.punctuate(w)
 	}
 	o.passed(w)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/ringbuf"
 	"github.com/afstream/afstream/threshold"
 	"github.com/afstream/afstream/transport"
@@ -36,7 +37,7 @@ type Worker struct {
 // Replay says how the worker's output can be had again.
 func (w *Worker) Replay() Replay { return w.replay }
 
-// Budget returns the thresholds of each of the worker's partitions.
+// Budget returns the thresholds that each of the worker's partitions starts with.
 func (w *Worker) Budget() threshold.Budget { return w.budget }
 
 // Stats returns the worker's counters.
@@ -188,7 +189,7 @@ func (w *Worker) Autopsy() *Autopsy {
 	}
 	for i, o := range w.operators {
 		a.Feedback += o.feedbackLost()
-		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level, Divergence: o.claimed}
+		r := Remains{Inputs: w.up.remains(i, o), Level: o.ends.level, Divergence: o.claimed, Theta: o.inForce}
 		if o.exit != nil {
 			r.Emitted = o.exit.emitted(o.task.Buffered())
 		}
@@ -207,7 +208,8 @@ func (x *exit) emitted(buffered int) []uint64 {
 	return e
 }
 
-// remains returns how far the inputs of one partition had come.
+// remains returns how far the inputs of one partition had come: in this incarnation, or in one before it if nothing has
+// arrived on a channel since that would have shown what the failure of that one had cost.
 func (u *upstream) remains(part int, o *operator) []InputRemains {
 	r := make([]InputRemains, len(o.inputs))
 	for i, in := range o.inputs {
@@ -216,11 +218,21 @@ func (u *upstream) remains(part int, o *operator) []InputRemains {
 	for _, edge := range u.channels {
 		for _, ch := range edge[part] {
 			if ch != nil {
-				r[ch.input].Epoch, r[ch.input].Received, r[ch.input].Acked = ch.epoch, ch.next, ch.acked
+				is := &r[ch.input]
+				is.Epoch, is.Acked = further(ch.epoch, ch.acked, ch.before.Epoch, ch.before.Acked)
+				is.ProcessedEpoch, is.Processed = further(is.ProcessedEpoch, is.Processed, ch.before.ProcessedEpoch, ch.before.Processed)
 			}
 		}
 	}
 	return r
+}
+
+// further returns the later of two positions, the second of which may be none.
+func further(epoch, seq, otherEpoch, other uint64) (uint64, uint64) {
+	if otherEpoch == noEpoch || (backup.Position{Epoch: otherEpoch, Seq: other}).Less(backup.Position{Epoch: epoch, Seq: seq}) {
+		return epoch, seq
+	}
+	return otherEpoch, other
 }
 
 // each input channel of a partition, in the order of their dense numbers.

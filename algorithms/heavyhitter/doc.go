@@ -33,4 +33,8 @@
 // more than theta ahead of its backup, hence there was a backup in between, with the candidate in it. (While theta + Alpha is more than half the bar, near means
 // half the bar, and this does not hold; a budget like that promises little anyway. With theta = +Inf it promises
 // nothing.)
+//
+// Where theta rises while a sketch runs, as it may if Theta is divided by load, a key may pass from what was not near into
+// what is without being seen, and be lost above the bar by as much as theta has risen. That is within the Theta that keys may
+// lack without Options.Compensate. With it near means half the bar at all times, and nothing passes unseen.
 package heavyhitter

@@ -21,8 +21,12 @@ func candidateKey(hash uint64) []byte {
 func (s *Sketch) SetTheta(theta float64) {
 	s.counts.SetTheta(theta)
 	s.margin = 0
-	if !math.IsInf(theta, 1) {
-		s.margin = theta + s.options.Alpha // see "Candidates and failures" in the package comment
+	switch { // see "Candidates and failures" in the package comment
+	case math.IsInf(theta, 1):
+	case s.options.Compensate:
+		s.margin = math.Inf(1) // half the bar
+	default:
+		s.margin = theta + s.options.Alpha
 	}
 }
 
