@@ -130,7 +130,7 @@ func TestInterrupt(t *testing.T) {
 	errs := &trigger{mark: "recovered", do: func() { since = time.Now(); cancel() }}
 	code := cli.Main(ctx, strings.Fields("afstream run heavy-hitter --items 1e15 --fail sketch/0@100000 --backup-dir "+dir),
 		&out, errs, cli.HeavyHitter())
-	require.Less(t, time.Since(since), 2*time.Second)
+	require.Less(t, time.Since(since), time.Minute, "it would run for hours")
 	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errs.String(), "\nafstream: interrupted after ")
 	require.Contains(t, out.String(), "k000000")
@@ -186,7 +186,7 @@ func TestFirstSignal(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, c.Wait(), &exit)
 	require.Equal(t, cli.ExitFailed, exit.ExitCode(), string(rest))
-	require.Less(t, time.Since(since), 2*time.Second)
+	require.Less(t, time.Since(since), time.Minute, "it would run for hours")
 	var report map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	require.Equal(t, true, report["interrupted"])

@@ -17,41 +17,36 @@ import (
 
 // TestAggregateThroughFailures checks what the job says about itself, under every guarantee, measure and norm.
 func TestAggregateThroughFailures(t *testing.T) {
+	check := func(t *testing.T, c trial, a Aggregate) {
+		c.in(&a.Engine)
+		a.Theta, a.L, a.Gamma = 50, 20, 20
+		if a.Measure == aggregate.BySum {
+			a.Theta, a.Alpha = 50_000, 5000
+		}
+		if c.promise == worker.ErrorFree { // which takes its time
+			a.Input = connector.KeyedOptions{}
+			a.Generator = connector.ZipfOptions{Items: 3000, Keys: 100, S: 1}
+			a.Faults = faults(t, "aggregate/0@200", "aggregate/1@500", "items/0@50%", "table/0@1")
+		}
+		r, err := a.Run(t.Context())
+		v := survived(t, c, r, err)
+		require.Zero(t, v.Extra)
+		require.Equal(t, c.promise != worker.None, r.Checks()[0].Promised())
+		if c.exact() {
+			require.Zero(t, v.SumCountError, "exact")
+		}
+	}
 	for _, measure := range []aggregate.Measure{aggregate.ByCount, aggregate.BySum} {
 		for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
-			for _, pipe := range []bool{false, true} {
-				for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-					if pipe && exact(g) {
-						continue // refused
-					}
-					t.Run(fmt.Sprintf("%v, %v, pipe %v, %v", measure, norm, pipe, g), func(t *testing.T) {
-						a := DefaultAggregate()
-						a.Verify, a.Measure, a.Norm, a.PipeSources, a.Guarantee = true, measure, norm, pipe, g
-						a.Theta, a.L, a.Gamma = 50, 20, 20
-						if measure == aggregate.BySum {
-							a.Theta, a.Alpha = 50_000, 5000
-						}
-						a.Faults = faults(t, "aggregate/0@2000", "aggregate/1@5000", "items/0@50%", "table/0@1")
-						if g == worker.ErrorFree { // which takes its time
-							a.Input = connector.KeyedOptions{}
-							a.Generator = connector.ZipfOptions{Items: 3000, Keys: 100, S: 1}
-							a.Faults = faults(t, "aggregate/0@200", "aggregate/1@500", "items/0@50%", "table/0@1")
-						}
-						r, err := a.Run(t.Context())
-						require.NoError(t, err)
-						if g != worker.None { // with which items may be gone that a failure waits for
-							require.Len(t, r.Failures, 4)
-						}
-						v := r.Verify
-						require.True(t, v.Kept)
-						require.Zero(t, v.Extra)
-						require.Equal(t, g != worker.None, r.Checks()[0].Promised())
-						if exact(g) || g == worker.ErrorFree && !pipe {
-							require.Zero(t, v.SumCountError, "exact")
-						}
-					})
-				}
-			}
+			t.Run(fmt.Sprintf("%v, %v", measure, norm), func(t *testing.T) {
+				throughFailures(t, allPromises(), map[string][]string{
+					"all": {"aggregate/0@2000", "aggregate/1@5000", "items/0@50%", "table/0@1"},
+				}, func(t *testing.T, c trial) {
+					a := DefaultAggregate()
+					a.Measure, a.Norm = measure, norm
+					check(t, c, a)
+				})
+			})
 		}
 	}
 }

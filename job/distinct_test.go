@@ -2,7 +2,6 @@ package job
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -16,37 +15,26 @@ import (
 
 // TestDistinctThroughFailures checks what the job says about itself under every guarantee.
 func TestDistinctThroughFailures(t *testing.T) {
-	for _, pipe := range []bool{false, true} {
-		for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-			if pipe && exact(g) {
-				continue // refused
-			}
-			t.Run(fmt.Sprintf("pipe %v, %v", pipe, g), func(t *testing.T) {
-				d := DefaultDistinct()
-				d.Verify, d.PipeSources, d.Guarantee, d.Precision = true, pipe, g, 12
-				d.Theta, d.L, d.Gamma = 40, 20, 20
-				d.Input = connector.KeyedOptions{}
-				d.Generator = connector.ZipfOptions{Items: 8000, Keys: 5000}
-				d.Faults = faults(t, "distinct/0@1000", "distinct/1@2000", "items/0@50%", "merge/0@1", "estimate/0@1")
-				r, err := d.Run(t.Context())
-				require.NoError(t, err)
-				if g != worker.None { // with which items may be gone that a failure waits for
-					require.NotEmpty(t, r.Failures)
-				}
-				v := r.Verify
-				require.True(t, v.Kept)
-				require.Zero(t, v.HighRegisters)
-				require.LessOrEqual(t, v.Low, v.High)
-				require.Equal(t, g != worker.None, r.Checks()[0].Promised())
-				if exact(g) || g == worker.ErrorFree && !pipe {
-					require.Zero(t, v.LowRegisters, "exact")
-				}
-				if g != worker.None {
-					require.InEpsilon(t, float64(v.Quality.Keys), float64(r.Outcome.Keys), 0.1)
-				}
-			})
+	throughFailures(t, allPromises(), map[string][]string{
+		"all": {"distinct/0@1000", "distinct/1@2000", "items/0@50%", "merge/0@1"}, // the sink has one item only
+	}, func(t *testing.T, c trial) {
+		d := DefaultDistinct()
+		c.in(&d.Engine)
+		d.Precision, d.Theta, d.L, d.Gamma = 12, 40, 20, 20
+		d.Input = connector.KeyedOptions{}
+		d.Generator = connector.ZipfOptions{Items: 8000, Keys: 5000}
+		r, err := d.Run(t.Context())
+		v := survived(t, c, r, err)
+		require.Zero(t, v.HighRegisters)
+		require.LessOrEqual(t, v.Low, v.High)
+		require.Equal(t, c.promise != worker.None, r.Checks()[0].Promised())
+		if c.exact() {
+			require.Zero(t, v.LowRegisters, "exact")
 		}
-	}
+		if c.promise != worker.None {
+			require.InEpsilon(t, float64(v.Quality.Keys), float64(r.Outcome.Keys), 0.1)
+		}
+	})
 }
 
 func TestDistinctBounds(t *testing.T) {

@@ -3,7 +3,6 @@ package job
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -26,38 +25,21 @@ func short() Grep {
 
 // TestGrepThroughFailures checks what the job says about itself, whatever fails.
 func TestGrepThroughFailures(t *testing.T) {
-	for _, pipe := range []bool{false, true} {
-		for _, promise := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-			if pipe && exact(promise) {
-				continue // refused
-			}
-			for name, all := range map[string][]string{
-				"searches": {"grep/0@300", "grep/1@300", "grep/0@600"},
-				"source":   {"text/0@20%", "text/0@50%"},
-				"sink":     {"lines/0@100", "lines/0@700", "lines/0@900"},
-				"all":      {"grep/0@500", "grep/1@500", "text/0@50%", "lines/0@800"},
-			} {
-				t.Run(fmt.Sprintf("%s, pipe %v, %v", name, pipe, promise), func(t *testing.T) {
-					g := short()
-					g.Verify, g.PipeSources, g.Guarantee, g.Faults = true, pipe, promise, faults(t, all...)
-					if exact(promise) {
-						g.Batch = 40
-					}
-					r, err := g.Run(t.Context())
-					require.NoError(t, err)
-					if promise != worker.None { // with which items may be gone that a failure waits for
-						require.Len(t, r.Failures, len(all))
-					}
-					v := r.Verify
-					require.True(t, v.Kept)
-					require.Zero(t, v.CleanDivergence)
-					require.Zero(t, v.Extra)
-					require.Equal(t, v.Matches-v.Missing, r.Outcome.Count, "what comes twice is there once")
-					require.Greater(t, v.Matches, 1000)
-				})
-			}
-		}
-	}
+	throughFailures(t, allPromises(), map[string][]string{
+		"searches": {"grep/0@300", "grep/1@300", "grep/0@600"},
+		"source":   {"text/0@20%", "text/0@50%"},
+		"sink":     {"lines/0@100", "lines/0@700", "lines/0@900"},
+		"all":      {"grep/0@500", "grep/1@500", "text/0@50%", "lines/0@800"},
+	}, func(t *testing.T, c trial) {
+		g := short()
+		c.in(&g.Engine)
+		r, err := g.Run(t.Context())
+		v := survived(t, c, r, err)
+		require.Zero(t, v.CleanDivergence)
+		require.Zero(t, v.Extra)
+		require.Equal(t, v.Matches-v.Missing, r.Outcome.Count, "what comes twice is there once")
+		require.Greater(t, v.Matches, 1000)
+	})
 }
 
 func TestGrepBounds(t *testing.T) {

@@ -3,6 +3,7 @@ package job
 import (
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -26,6 +27,60 @@ func faults(t *testing.T, texts ...string) []controller.Fault {
 		all = append(all, f)
 	}
 	return all
+}
+
+// trial is one of the runs of throughFailures.
+type trial struct {
+	pipe    bool
+	promise worker.Guarantee
+	failing string // name of what fails
+	faults  []controller.Fault
+}
+
+// allPromises are the guarantees there are.
+func allPromises() []worker.Guarantee {
+	return []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup}
+}
+
+// throughFailures runs a job as one subtest for each way to read its input, each promise, and each of some lists of
+// failures that are written as on the command line. Guarantees that go by batches are refused for a pipe.
+func throughFailures(t *testing.T, promises []worker.Guarantee, failing map[string][]string, run func(t *testing.T, c trial)) {
+	t.Helper()
+	for _, pipe := range []bool{false, true} {
+		for _, promise := range promises {
+			for name, texts := range failing {
+				if pipe && exact(promise) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, pipe %v, %v", name, pipe, promise), func(t *testing.T) {
+					run(t, trial{pipe, promise, name, faults(t, texts...)})
+				})
+			}
+		}
+	}
+}
+
+// in makes the settings those of the trial, to be verified; batches are so small that there are many.
+func (c trial) in(e *Engine) {
+	e.Verify, e.PipeSources, e.Guarantee, e.Faults = true, c.pipe, c.promise, c.faults
+	if exact(c.promise) {
+		e.Batch = 40
+	}
+}
+
+// exact says that no failure of such a run may be seen in a result that comes at its end.
+func (c trial) exact() bool { return exact(c.promise) || c.promise == worker.ErrorFree && !c.pipe }
+
+// survived checks what holds for every job: it has an answer, no bound is broken, and all failures have come, unless
+// nothing was promised: then items may be gone that a failure waits for. It returns what the job says about itself.
+func survived[A answer[V], V verification](t *testing.T, c trial, r *Report[A, V], err error) *V {
+	t.Helper()
+	require.NoError(t, err)
+	require.NoError(t, broken(r.Checks()))
+	if c.promise != worker.None {
+		require.Len(t, r.Failures, len(c.faults))
+	}
+	return r.Verify
 }
 
 // textFile makes a text of a content.

@@ -31,13 +31,9 @@ func generated(items uint64) HeavyHitter {
 }
 
 // injected adds failures, written as on the command line.
-func injected(t *testing.T, h HeavyHitter, faults ...string) HeavyHitter {
+func injected(t *testing.T, h HeavyHitter, texts ...string) HeavyHitter {
 	t.Helper()
-	for _, text := range faults {
-		f, err := controller.ParseFault(text)
-		require.NoError(t, err)
-		h.Faults = append(h.Faults, f)
-	}
+	h.Faults = append(h.Faults, faults(t, texts...)...)
 	return h
 }
 
@@ -52,41 +48,32 @@ func fromText(t *testing.T, content string) HeavyHitter {
 
 // TestVerifiedThroughFailures runs the job through failures of every operator, and checks what it says about itself.
 func TestVerifiedThroughFailures(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		job      HeavyHitter
-		failures int
-	}{
-		{"sketches", injected(t, generated(150_000), "sketch/0@30%", "sketch/1@50%", "sketch/0@80%"), 3},
-		{"source", injected(t, generated(150_000), "trace/0@50%"), 1},
-		{"merge and table", injected(t, generated(150_000), "merge/0@1", "table/0@1"), 2},
-		{"all at once", injected(t, generated(150_000), "trace/0@40%", "sketch/0@40%", "sketch/1@40%"), 3},
-		{"first item", injected(t, generated(50_000), "sketch/0@1", "trace/0@1"), 2},
-	} {
-		for _, pipe := range []bool{false, true} {
-			for _, series := range []errorbound.Series{errorbound.Geometric, errorbound.Telescoping} {
-				t.Run(fmt.Sprintf("%s, pipe %v, %v", c.name, pipe, series), func(t *testing.T) {
-					h := c.job
-					h.Verify, h.PipeSources, h.Series = true, pipe, series
-					h.Theta, h.L, h.Gamma = 1000, 300, 300
-					r, err := h.Run(t.Context())
-					require.NoError(t, err)
-					require.Len(t, r.Failures, c.failures)
-					require.Empty(t, r.Unreached)
-					require.Equal(t, h.Generator.Items, r.Items)
-					v := r.Verify
-					require.True(t, v.Kept)
-					require.Zero(t, v.DuplicatedItems)
-					if pipe {
-						require.Equal(t, Number(1000+600), v.StateDivergenceBound)
-						require.Equal(t, Number(600), v.LostItemsBound)
-					} else {
-						require.Equal(t, Number(1000), v.StateDivergenceBound)
-						require.Zero(t, v.LostItems)
-					}
-				})
-			}
-		}
+	for _, series := range []errorbound.Series{errorbound.Geometric, errorbound.Telescoping} {
+		t.Run(series.String(), func(t *testing.T) {
+			throughFailures(t, []worker.Guarantee{worker.Approximate}, map[string][]string{
+				"sketches":        {"sketch/0@30%", "sketch/1@50%", "sketch/0@80%"},
+				"source":          {"trace/0@50%"},
+				"merge and table": {"merge/0@1", "table/0@1"},
+				"all at once":     {"trace/0@40%", "sketch/0@40%", "sketch/1@40%"},
+				"first item":      {"sketch/0@1", "trace/0@1"},
+			}, func(t *testing.T, c trial) {
+				h := generated(150_000)
+				c.in(&h.Engine)
+				h.Series, h.Theta, h.L, h.Gamma = series, 1000, 300, 300
+				r, err := h.Run(t.Context())
+				v := survived(t, c, r, err)
+				require.Empty(t, r.Unreached)
+				require.Equal(t, h.Generator.Items, r.Items)
+				require.Zero(t, v.DuplicatedItems)
+				if c.pipe {
+					require.Equal(t, Number(1000+600), v.StateDivergenceBound)
+					require.Equal(t, Number(600), v.LostItemsBound)
+				} else {
+					require.Equal(t, Number(1000), v.StateDivergenceBound)
+					require.Zero(t, v.LostItems)
+				}
+			})
+		})
 	}
 }
 
@@ -308,7 +295,7 @@ func TestInterruptedJobTellsWhatItHas(t *testing.T) {
 	require.Nil(t, r.Verify)
 	require.Greater(t, r.Items, uint64(500_000))
 	require.NotEmpty(t, r.Outcome.HeavyHitters)
-	require.Less(t, time.Since(started), 10*time.Second)
+	require.Less(t, time.Since(started), time.Minute, "it would run for days")
 	var text bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
 	require.Contains(t, text.String(), "result so far")

@@ -36,37 +36,23 @@ func airports(t *testing.T, codes ...string) string {
 // TestJoinThroughFailures checks what the job says about itself, for windows and for a table, whatever fails.
 func TestJoinThroughFailures(t *testing.T) {
 	table := airports(t, "ORD", "ATL", "DFW", "LAX", "BOS", "PHX")
-	for _, with := range []string{"", table} {
-		for _, pipe := range []bool{false, true} {
-			for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-				if pipe && exact(g) {
-					continue // refused
-				}
-				for name, all := range map[string][]string{
-					"joins":   {"join/0@200", "join/1@150", "join/0@400"},
-					"sources": {"left/0@20%", "left/0@50%", "right/0@2"},
-					"sink":    {"pairs/0@50", "pairs/0@150"},
-				} {
-					t.Run(fmt.Sprintf("%s, table %v, pipe %v, %v", name, with != "", pipe, g), func(t *testing.T) {
-						j := morning()
-						j.Table, j.PipeSources, j.Guarantee, j.Faults = with, pipe, g, faults(t, all...)
-						if exact(g) {
-							j.Batch = 40
-						}
-						r, err := j.Run(t.Context())
-						require.NoError(t, err)
-						if g != worker.None { // with which items may be gone that a failure waits for
-							require.Len(t, r.Failures, len(all))
-						}
-						v := r.Verify
-						require.True(t, v.Kept)
-						require.Zero(t, v.CleanDivergence)
-						require.Equal(t, v.Expected-v.Missing, r.Outcome.Count, "what comes twice is there once")
-						require.Greater(t, v.Expected, 200)
-					})
-				}
-			}
-		}
+	for name, with := range map[string]string{"windows": "", "table": table} {
+		t.Run(name, func(t *testing.T) {
+			throughFailures(t, allPromises(), map[string][]string{
+				"joins":   {"join/0@200", "join/1@150", "join/0@400"},
+				"sources": {"left/0@20%", "left/0@50%", "right/0@2"},
+				"sink":    {"pairs/0@50", "pairs/0@150"},
+			}, func(t *testing.T, c trial) {
+				j := morning()
+				j.Table = with
+				c.in(&j.Engine)
+				r, err := j.Run(t.Context())
+				v := survived(t, c, r, err)
+				require.Zero(t, v.CleanDivergence)
+				require.Equal(t, v.Expected-v.Missing, r.Outcome.Count, "what comes twice is there once")
+				require.Greater(t, v.Expected, 200)
+			})
+		})
 	}
 }
 

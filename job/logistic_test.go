@@ -27,43 +27,29 @@ func quick() LogisticRegression {
 // TestLogisticRegressionThroughFailures checks what the job says about itself, whatever fails. With one learner by SGD
 // everything has a bound.
 func TestLogisticRegressionThroughFailures(t *testing.T) {
-	for _, workers := range []int{1, 2} {
-		for _, pipe := range []bool{false, true} {
-			for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-				if pipe && exact(g) {
-					continue // refused
+	// How far two learners get ahead of each other is up to the scheduler: they are mostly less than 5% apart from run to run.
+	for workers, increase := range map[int]float64{1: 0.03, 2: 0.3} {
+		t.Run(fmt.Sprint("workers ", workers), func(t *testing.T) {
+			throughFailures(t, allPromises(), map[string][]string{
+				"learners": {"learn/0@300", "learn/0@700"},
+				"source":   {"examples/0@20%", "examples/0@60%"},
+				"model":    {"model/0@5", "weights/0@300"},
+			}, func(t *testing.T, c trial) {
+				l := quick()
+				c.in(&l.Engine)
+				l.Workers, l.Theta, l.L, l.Gamma, l.Model.Method = workers, 2, 50, 50, logreg.SGD
+				r, err := l.Run(t.Context())
+				v := survived(t, c, r, err)
+				require.EqualValues(t, 2000, v.Clean.Examples)
+				require.EqualValues(t, 2000, v.Plain.Examples)
+				require.Less(t, v.Plain.LogLoss, v.Plain.BaseLoss, "something is learned")
+				require.Equal(t, workers == 1 && c.promise != worker.None && c.failing != "model", r.Checks()[0].Promised())
+				require.Equal(t, workers == 1, r.Checks()[1].Promised())
+				if c.promise != worker.None {
+					require.InDelta(t, 0, float64(v.LossIncrease), increase)
 				}
-				for name, all := range map[string][]string{
-					"learners": {"learn/0@300", "learn/0@700"},
-					"source":   {"examples/0@20%", "examples/0@60%"},
-					"model":    {"model/0@5", "weights/0@300"},
-				} {
-					t.Run(fmt.Sprintf("%s of %d, pipe %v, %v", name, workers, pipe, g), func(t *testing.T) {
-						l := quick()
-						l.Workers, l.PipeSources, l.Guarantee, l.Faults = workers, pipe, g, faults(t, all...)
-						l.Theta, l.L, l.Gamma, l.Model.Method = 2, 50, 50, logreg.SGD
-						if exact(g) {
-							l.Batch = 40
-						}
-						r, err := l.Run(t.Context())
-						require.NoError(t, err)
-						if g != worker.None { // with which items may be gone that a failure waits for
-							require.Len(t, r.Failures, 2)
-						}
-						v := r.Verify
-						require.True(t, v.Kept)
-						require.EqualValues(t, 2000, v.Clean.Examples)
-						require.EqualValues(t, 2000, v.Plain.Examples)
-						require.Less(t, v.Plain.LogLoss, v.Plain.BaseLoss, "something is learned")
-						require.Equal(t, workers == 1 && g != worker.None && name != "model", r.Checks()[0].Promised())
-						require.Equal(t, workers == 1, r.Checks()[1].Promised())
-						if g != worker.None { // two learners are some percent apart from run to run
-							require.InDelta(t, 0, float64(v.LossIncrease), []float64{0, 0.03, 0.15}[workers])
-						}
-					})
-				}
-			}
-		}
+			})
+		})
 	}
 }
 

@@ -20,45 +20,36 @@ import (
 // TestWordCountThroughFailures checks what the job says about itself under every guarantee, in both shapes, whatever
 // fails.
 func TestWordCountThroughFailures(t *testing.T) {
-	short := textFile(t, string(opticks(t)[:40_000])) // what is backed up word by word takes its time
-	for _, split := range []bool{false, true} {
-		for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
-			for _, pipe := range []bool{false, true} {
-				for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-					if pipe && exact(g) {
-						continue // refused: see TestWordCountSettings
-					}
-					t.Run(fmt.Sprintf("split %v, %v, pipe %v, %v", split, norm, pipe, g), func(t *testing.T) {
-						w := DefaultWordCount()
-						w.Verify, w.Split, w.PipeSources, w.Guarantee, w.Words.Norm = true, split, pipe, g, norm
-						w.Theta, w.L, w.Gamma = 600, 20, 20
-						if exact(g) {
-							w.Batch = 40
-						}
-						w.Faults = faults(t, "count/0@100", "count/1@200", "text/0@50%", "merge/0@1", "table/0@1")
-						if split {
-							w.Input = short
-							w.Faults = faults(t, "split/0@10", "tally/1@500", "text/0@50%", "tally/0@1000", "merge/0@1")
-						}
-						r, err := w.Run(t.Context())
-						require.NoError(t, err)
-						if g != worker.None { // with which items may be gone that a failure waits for
-							require.Len(t, r.Failures, 5)
-						}
-						v := r.Verify
-						require.True(t, v.Kept)
-						require.Zero(t, v.CleanDivergence)
-						require.Zero(t, v.Extra, "no word is made up")
-						require.Greater(t, v.Alpha, Number(10))
-						require.LessOrEqual(t, float64(v.Alpha), w.Words.Alpha())
-						require.Equal(t, g != worker.None, r.Checks()[0].Promised())
-						if !split && (exact(g) || g == worker.ErrorFree && !pipe) {
-							require.Zero(t, v.SumError, "exact")
-						}
-					})
-				}
+	for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
+		check := func(t *testing.T, c trial, w WordCount) {
+			c.in(&w.Engine)
+			w.Words.Norm, w.Theta, w.L, w.Gamma = norm, 600, 20, 20
+			r, err := w.Run(t.Context())
+			v := survived(t, c, r, err)
+			require.Zero(t, v.CleanDivergence)
+			require.Zero(t, v.Extra, "no word is made up")
+			require.Greater(t, v.Alpha, Number(10))
+			require.LessOrEqual(t, float64(v.Alpha), w.Words.Alpha())
+			require.Equal(t, c.promise != worker.None, r.Checks()[0].Promised())
+			if c.exact() && !w.Split {
+				require.Zero(t, v.SumError, "exact")
 			}
 		}
+		t.Run(fmt.Sprint("one stage, ", norm), func(t *testing.T) {
+			throughFailures(t, allPromises(), map[string][]string{
+				"all": {"count/0@100", "count/1@200", "text/0@50%", "merge/0@1", "table/0@1"},
+			}, func(t *testing.T, c trial) { check(t, c, DefaultWordCount()) })
+		})
+		short := textFile(t, string(opticks(t)[:40_000])) // what is backed up word by word takes its time
+		t.Run(fmt.Sprint("split, ", norm), func(t *testing.T) {
+			throughFailures(t, allPromises(), map[string][]string{
+				"all": {"split/0@10", "tally/1@500", "text/0@50%", "tally/0@1000", "merge/0@1"},
+			}, func(t *testing.T, c trial) {
+				w := DefaultWordCount()
+				w.Split, w.Input = true, short
+				check(t, c, w)
+			})
+		})
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *stress) run(t *testing.T) {
 	done := make(chan struct{})
 	go func() { running.Wait(); close(done) }()
 
-	watchdog := time.NewTicker(10 * time.Second)
+	watchdog := time.NewTicker(time.Minute)
 	defer watchdog.Stop()
 	for last := int64(-1); ; {
 		select {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -36,6 +37,9 @@ func differences[T Number](a, b *Array[T]) []float64 {
 	return d
 }
 
+// flight returns the backup that is in flight.
+func flight(s *statetest.Store) []byte { return s.Landed()[len(s.Landed())-1] }
+
 // pathsModel plays what a failure can leave of signed changes: for each element every change since its last durable backup.
 type pathsModel struct {
 	since  [][]float64 // changes since the durable backup
@@ -44,7 +48,7 @@ type pathsModel struct {
 
 func (p *pathsModel) start(wire []byte, whole bool) {
 	p.flight = map[int]int{}
-	for r := chunks([][]byte{wire}); r.Next(); {
+	for r := statetest.Reader(wire); r.Next(); {
 		i, _, _ := r.Uint64()
 		p.flight[int(i)] = len(p.since[i])
 	}
@@ -82,7 +86,7 @@ func arrayModel[T Number](t *rapid.T, o Options, draw func(t *rapid.T) T) {
 	fresh := func() *Array[T] { return NewArray[T](n, o) }
 	a, model := fresh(), make([]T, n)
 	a.SetTheta(theta)
-	s, paths := &store{state: a}, &pathsModel{since: make([][]float64, n)}
+	s, paths := statetest.NewStore(a), &pathsModel{since: make([][]float64, n)}
 	for range rapid.IntRange(1, 80).Draw(t, "steps") {
 		i, d := rapid.IntRange(0, n-2).Draw(t, "i"), draw(t)
 		step := map[int]T{i: model[i] + d}
@@ -103,23 +107,24 @@ func arrayModel[T Number](t *rapid.T, o Options, draw func(t *rapid.T) T) {
 		}
 		switch rapid.IntRange(0, 9).Draw(t, "backup") {
 		case 0:
-			s.start(t, rapid.Bool().Draw(t, "whole"))
-			paths.start(s.flight, s.whole)
+			whole := rapid.Bool().Draw(t, "whole")
+			s.Start(t, whole)
+			paths.start(flight(s), whole)
 		case 1, 2:
-			s.land()
+			s.Land()
 			paths.land()
 		}
 		for tries := 0; a.StateDivergence() > theta; tries++ {
 			require.Less(t, tries, 4, "divergence stays above theta")
-			s.land()
+			s.Land()
 			paths.land()
-			s.start(t, false)
-			paths.start(s.flight, false)
-			s.land()
+			s.Start(t, false)
+			paths.start(flight(s), false)
+			s.Land()
 			paths.land()
 		}
 		require.Equal(t, model, a.Values())
-		check(t, s, theta, fresh, func(r *Array[T]) float64 { return normOf(o.Norm, differences(a, r)) })
+		statetest.CheckLoss(t, s, theta, fresh, func(r *Array[T]) float64 { return normOf(o.Norm, differences(a, r)) })
 		if d := a.StateDivergence(); o.Norm != errorbound.Max && d > a.nearAt*(1+1e-6) {
 			require.LessOrEqual(t, d, exactDivergence(a)*(1+1e-6)+theta/8*(1+1e-6), "bound is not tight")
 		}
@@ -128,8 +133,7 @@ func arrayModel[T Number](t *rapid.T, o Options, draw func(t *rapid.T) T) {
 		}
 		require.NoError(t, validArray(a))
 	}
-	s.start(t, true)
-	s.land()
+	s.Save(t, true)
 	require.Zero(t, a.StateDivergence())
 }
 
@@ -219,11 +223,11 @@ func TestArrayAlpha(t *testing.T) {
 			Alpha: alpha, Clear: 0.1, PathLength: rapid.Bool().Draw(t, "path"),
 		})
 		a.SetTheta(10)
-		s := &store{state: a}
+		s := statetest.NewStore(a)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			s.before(t, 10, alpha)
+			s.Room(t, 10, alpha)
 			a.Add(rapid.IntRange(0, 5).Draw(t, "i"), rapid.Float64Range(-alpha, alpha).Draw(t, "d"))
-			backups(t, s)
+			s.Draw(t)
 			require.LessOrEqual(t, a.StateDivergence(), 10+1e-9)
 		}
 	})
@@ -350,22 +354,21 @@ func TestArrayUntracked(t *testing.T) {
 	for _, path := range []bool{false, true} {
 		a := NewArray[float64](2, Options{PathLength: path})
 		a.SetTheta(inf)
-		s := &store{state: a}
+		s := statetest.NewStore(a)
 		a.Add(0, 5)
-		s.start(t, false)
-		s.land()
+		s.Save(t, false)
 		a.Set(0, 0)
 		require.Equal(t, inf, a.StateDivergence())
 		a.SetTheta(10)
 		require.Equal(t, inf, a.StateDivergence())
-		s.start(t, false)
+		s.Start(t, false)
 		require.Equal(t, inf, a.StateDivergence())
-		s.land()
+		s.Land()
 		require.Zero(t, a.StateDivergence())
 		a.Add(1, 3)
 		require.InDelta(t, 3, a.StateDivergence(), 1e-9)
 		r := NewArray[float64](2, Options{PathLength: path})
-		require.NoError(t, r.RestoreState(chunks(s.durable)))
+		require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 		require.Equal(t, []float64{0, 0}, r.Values(), "zeros replace older elements")
 		r.Add(0, -4) // a compensation
 		r.SetTheta(10)
@@ -404,14 +407,15 @@ func TestArrayRejects(t *testing.T) {
 	} {
 		w := stream.NewStateWriter(nil, true)
 		write(w)
-		require.ErrorIs(t, NewArray[uint8](2, Options{}).RestoreState(chunks([][]byte{w.Bytes()})), stream.ErrState, name)
+		require.ErrorIs(t, NewArray[uint8](2, Options{}).RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, name)
 	}
 }
 
 func FuzzArrayRestore(f *testing.F) {
-	fuzzRestore(f, func() *Array[float32] { return NewArray[float32](3, Options{}) },
-		func(t *testing.T, a, b *Array[float32]) { require.Equal(t, a.Values(), b.Values()) },
-		func(a *Array[float32]) { a.Set(0, -1.5); a.Set(2, 7) })
+	statetest.Restore[*Array[float32]]{
+		Fresh: func() *Array[float32] { return NewArray[float32](3, Options{}) },
+		View:  func(a *Array[float32]) any { return a.Values() },
+	}.Fuzz(f, changed(NewArray[float32](3, Options{}), func(a *Array[float32]) { a.Set(0, -1.5); a.Set(2, 7) }))
 }
 
 func TestArrayAddDoesNotAllocate(t *testing.T) {

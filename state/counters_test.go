@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -43,33 +44,32 @@ func TestCountersModel(t *testing.T) {
 		}
 		c := fresh()
 		c.SetTheta(theta)
-		s := &store{state: c}
+		s := statetest.NewStore(c)
 		model := make([]float64, n)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			i := rapid.IntRange(0, n-1).Draw(t, "i")
 			if alpha > 0 {
 				w := rapid.Float64Range(0, alpha).Draw(t, "w")
-				s.before(t, theta, alpha)
+				s.Room(t, theta, alpha)
 				c.Add(i, w)
 				model[i] += w
 			} else {
 				w := rapid.Float64Range(0, 1+2*theta).Draw(t, "w")
 				c.Add(i, w)
 				model[i] += w
-				s.settle(t, theta)
+				s.Settle(t, theta)
 			}
-			backups(t, s)
+			s.Draw(t)
 			if rapid.IntRange(0, 40).Draw(t, "reset") == 0 {
 				c.Reset()
 				clear(model)
-				s.settle(t, theta)
+				s.Settle(t, theta)
 			}
 			require.Equal(t, model, values(c))
-			check(t, s, theta, fresh, func(r *Counters) float64 { return maxDistance(c, r) })
+			statetest.CheckLoss(t, s, theta, fresh, func(r *Counters) float64 { return maxDistance(c, r) })
 		}
-		s.land()
-		s.start(t, true)
-		s.land()
+		s.Land()
+		s.Save(t, true)
 		require.Zero(t, c.StateDivergence())
 	})
 }
@@ -79,15 +79,15 @@ func TestCountersGoOn(t *testing.T) {
 	for _, thetaFirst := range []bool{true, false} {
 		a := NewCounters(3)
 		a.SetTheta(8)
-		s := &store{state: a}
+		s := statetest.NewStore(a)
 		a.Add(1, 100)
-		s.settle(t, 8)
+		s.Settle(t, 8)
 
 		b := NewCounters(3)
 		if thetaFirst {
 			b.SetTheta(8)
 		}
-		require.NoError(t, b.RestoreState(chunks(s.durable)))
+		require.NoError(t, b.RestoreState(statetest.Reader(s.Durable()...)))
 		if !thetaFirst {
 			b.SetTheta(8)
 		}
@@ -123,7 +123,7 @@ func elements(t *testing.T, b stream.BackupState, whole bool) int {
 	w := stream.NewStateWriter(nil, whole)
 	require.NoError(t, b.BackupState(w))
 	n := 0
-	for r := chunks([][]byte{w.Bytes()}); r.Next(); n++ {
+	for r := statetest.Reader(w.Bytes()); r.Next(); n++ {
 	}
 	return n
 }
@@ -133,16 +133,16 @@ func elements(t *testing.T, b stream.BackupState, whole bool) int {
 func TestCountersPartial(t *testing.T) {
 	c := NewCounters(4)
 	c.SetTheta(8)
-	s := &store{state: c}
+	s := statetest.NewStore(c)
 	c.Add(0, 3.9)
 	c.Add(1, 4)
 	c.Add(2, 6.5)
 	require.Equal(t, 2, elements(t, c, false))
-	s.start(t, false)
+	s.Start(t, false)
 	c.Add(2, 1.25)
 	c.Add(3, 5)
 	require.Equal(t, 7.75, c.StateDivergence(), "in flight still counts")
-	s.land()
+	s.Land()
 	require.Equal(t, 6.0, c.StateDivergence(), "sum 3 is due")
 	require.Equal(t, 1, elements(t, c, false))
 	require.Equal(t, 4, elements(t, c, true))
@@ -152,35 +152,33 @@ func TestCountersPartial(t *testing.T) {
 func TestCountersZeroTheta(t *testing.T) {
 	c := NewCounters(2)
 	c.SetTheta(0)
-	s := &store{state: c}
+	s := statetest.NewStore(c)
 	c.Add(0, 0)
 	require.Zero(t, c.StateDivergence())
 	c.Add(0, 0.25)
 	c.Add(1, 3)
 	require.Equal(t, 3.0, c.StateDivergence())
-	s.settle(t, 0)
+	s.Settle(t, 0)
 	require.Zero(t, c.StateDivergence())
 }
 
 // TestCountersUntracked: without a promise every backup is a whole one, and divergence is not known.
 func TestCountersUntracked(t *testing.T) {
 	c := NewCounters(3)
-	s := &store{state: c}
+	s := statetest.NewStore(c)
 	c.Add(0, 5)
 	c.Add(2, 7)
 	require.Equal(t, inf, c.StateDivergence())
-	s.start(t, false)
-	s.land()
+	s.Save(t, false)
 	r := NewCounters(3)
-	require.NoError(t, r.RestoreState(chunks(s.durable)))
+	require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 	require.Equal(t, values(c), values(r))
 
 	c.Reset()
 	c.Add(1, 1)
-	s.start(t, false)
-	s.land()
+	s.Save(t, false)
 	r = NewCounters(3)
-	require.NoError(t, r.RestoreState(chunks(s.durable)))
+	require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 	require.Equal(t, []float64{0, 1, 0}, values(r), "zeros overwrite what was there before the reset")
 }
 
@@ -189,9 +187,9 @@ func TestCountersUntracked(t *testing.T) {
 func TestCountersRoundedLimit(t *testing.T) {
 	c := NewCounters(1)
 	c.SetTheta(3)
-	s := &store{state: c}
+	s := statetest.NewStore(c)
 	c.Add(0, 1<<53)
-	s.settle(t, 3)
+	s.Settle(t, 3)
 	c.Add(0, 2)
 	require.GreaterOrEqual(t, c.StateDivergence(), c.At(0)-(1<<53))
 }
@@ -199,18 +197,17 @@ func TestCountersRoundedLimit(t *testing.T) {
 func TestCountersResetInFlight(t *testing.T) {
 	c := NewCounters(1)
 	c.SetTheta(10)
-	s := &store{state: c}
+	s := statetest.NewStore(c)
 	c.Add(0, 9)
-	s.start(t, false)
+	s.Start(t, false)
 	c.Reset()
 	require.Equal(t, inf, c.StateDivergence())
-	s.land()
+	s.Land()
 	require.Equal(t, inf, c.StateDivergence(), "what became durable is from before the reset")
-	s.start(t, false)
-	s.land()
+	s.Save(t, false)
 	require.Zero(t, c.StateDivergence())
 	r := NewCounters(1)
-	require.NoError(t, r.RestoreState(chunks(s.durable)))
+	require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 	require.Zero(t, r.At(0))
 }
 
@@ -250,7 +247,7 @@ func TestCountersRestoreRejects(t *testing.T) {
 	} {
 		w := stream.NewStateWriter(nil, true)
 		write(w)
-		require.ErrorIs(t, NewCounters(3).RestoreState(chunks([][]byte{w.Bytes()})), stream.ErrState, name)
+		require.ErrorIs(t, NewCounters(3).RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, name)
 	}
 }
 
@@ -259,7 +256,7 @@ func TestCountersRestoreDeleted(t *testing.T) {
 	w.PutUint64(1, math.Float64bits(5))
 	w.Delete([]byte{1, 0, 0, 0, 0, 0, 0, 0})
 	c := NewCounters(2)
-	require.NoError(t, c.RestoreState(chunks([][]byte{w.Bytes()})))
+	require.NoError(t, c.RestoreState(statetest.Reader(w.Bytes())))
 	require.Zero(t, c.At(1))
 }
 
@@ -284,12 +281,11 @@ func TestCountersMeasure(t *testing.T) {
 func TestCountersAddDoesNotAllocate(t *testing.T) {
 	c := NewCounters(64)
 	c.SetTheta(10)
-	s := &store{state: c}
+	s := statetest.NewStore(c)
 	for i := range 64 {
 		c.Add(i, 9) // lets the list of due sums grow to its full length
 	}
-	s.start(t, true)
-	s.land()
+	s.Save(t, true)
 	i := 0
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		c.Add(i%64, 1)
@@ -298,9 +294,10 @@ func TestCountersAddDoesNotAllocate(t *testing.T) {
 }
 
 func FuzzCountersRestore(f *testing.F) {
-	fuzzRestore(f, func() *Counters { return NewCounters(5) },
-		func(t *testing.T, a, b *Counters) { require.Equal(t, values(a), values(b)) },
-		func(*Counters) {}, func(c *Counters) { c.Add(0, 1); c.Add(4, 1e300) })
+	statetest.Restore[*Counters]{
+		Fresh: func() *Counters { return NewCounters(5) },
+		View:  func(c *Counters) any { return values(c) },
+	}.Fuzz(f, NewCounters(5), changed(NewCounters(5), func(c *Counters) { c.Add(0, 1); c.Add(4, 1e300) }))
 }
 
 // BenchmarkCountersAdd tells what tracking costs: additions to random sums, backups taken when asked for.
@@ -341,7 +338,7 @@ func TestCountersAlwaysSaved(t *testing.T) {
 			}
 			w := stream.NewStateWriter(nil, false)
 			require.NoError(rt, c.BackupState(w))
-			r := chunks([][]byte{w.Bytes()})
+			r := statetest.Reader(w.Bytes())
 			for r.Next() {
 				i, bits, err := r.Uint64()
 				require.NoError(rt, err)

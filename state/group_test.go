@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -48,7 +49,7 @@ func TestGroupModel(t *testing.T) {
 			theta := thetas(t)
 			g := newTrio(total)
 			g.SetTheta(theta)
-			s := &store{state: g}
+			s := statetest.NewStore(g)
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
 				d := rapid.IntRange(-30, 30).Draw(t, "d")
 				switch rapid.IntRange(0, 3).Draw(t, "member") {
@@ -61,9 +62,9 @@ func TestGroupModel(t *testing.T) {
 				default:
 					g.total.Add(d)
 				}
-				s.settle(t, theta)
-				backups(t, s)
-				check(t, s, theta, func() *trio { return newTrio(total) }, func(r *trio) float64 { return g.distance(r) })
+				s.Settle(t, theta)
+				s.Draw(t)
+				statetest.CheckLoss(t, s, theta, func() *trio { return newTrio(total) }, func(r *trio) float64 { return g.distance(r) })
 			}
 		})
 	}
@@ -130,7 +131,7 @@ func TestGroupRestoreLarge(t *testing.T) {
 		list = append(list, bytes.Clone(w.Bytes()))
 	}
 	r, b, n := build()
-	require.NoError(t, r.RestoreState(chunks(list)))
+	require.NoError(t, r.RestoreState(statetest.Reader(list...)))
 	require.Equal(t, a.Values(), b.Values())
 	require.Equal(t, contents(m), contents(n))
 }
@@ -146,7 +147,7 @@ func TestGroupRestoreRejects(t *testing.T) {
 				w.Put([]byte("b/value"), make([]byte, 8))
 			}
 			w.Put([]byte(key), make([]byte, 8))
-			require.ErrorIs(t, g.RestoreState(chunks([][]byte{w.Bytes()})), stream.ErrState, key)
+			require.ErrorIs(t, g.RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, key)
 		}
 	}
 	g := newTrio(Largest)
@@ -165,9 +166,10 @@ func TestGroupBackupFails(t *testing.T) {
 }
 
 func FuzzGroupRestore(f *testing.F) {
-	fuzzRestore(f, func() *trio { return newTrio(Largest) },
-		func(t *testing.T, a, b *trio) { require.Zero(t, a.distance(b)) },
-		func(g *trio) { g.weights.Set(1, 2); g.counts.Add("x", 3); g.total.Set(-1) })
+	statetest.Restore[*trio]{
+		Fresh: func() *trio { return newTrio(Largest) },
+		View:  func(g *trio) any { return []any{g.weights.Values(), contents(&g.counts), g.total.Value()} },
+	}.Fuzz(f, changed(newTrio(Largest), func(g *trio) { g.weights.Set(1, 2); g.counts.Add("x", 3); g.total.Set(-1) }))
 }
 
 func TestMatrix(t *testing.T) {
@@ -187,15 +189,13 @@ func TestMatrix(t *testing.T) {
 		require.Panics(t, func() { m.At(at[0], at[1]) })
 		require.Panics(t, func() { m.Add(at[0], at[1], 1) }, fmt.Sprint(at))
 	}
-	s := &store{state: m}
-	s.start(t, false)
-	s.land()
+	s := statetest.NewStore(m)
+	s.Save(t, false)
 	require.Equal(t, 2.0, m.StateDivergence(), "a partial backup clears 3/4: 5 and 3")
 	m.Reset()
-	s.start(t, true)
-	s.land()
+	s.Save(t, true)
 	require.Zero(t, m.StateDivergence())
-	require.ErrorIs(t, NewMatrix[int](3, 2, Options{}).RestoreState(chunks(s.durable)), stream.ErrState)
+	require.ErrorIs(t, NewMatrix[int](3, 2, Options{}).RestoreState(statetest.Reader(s.Durable()...)), stream.ErrState)
 	require.Panics(t, func() { NewMatrix[int](-1, -1, Options{}) })
 }
 
@@ -206,18 +206,19 @@ func TestMatrixModel(t *testing.T) {
 		theta := thetas(t)
 		m := fresh()
 		m.SetTheta(theta)
-		s := &store{state: m}
+		s := statetest.NewStore(m)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			m.Add(rapid.IntRange(0, 1).Draw(t, "r"), rapid.IntRange(0, 1).Draw(t, "c"), rapid.Float64Range(-9, 9).Draw(t, "d"))
-			s.settle(t, theta)
-			backups(t, s)
-			check(t, s, theta, fresh, func(r *Matrix[float64]) float64 { return normOf(errorbound.L2, differences(m.cells, r.cells)) })
+			s.Settle(t, theta)
+			s.Draw(t)
+			statetest.CheckLoss(t, s, theta, fresh, func(r *Matrix[float64]) float64 { return normOf(errorbound.L2, differences(m.cells, r.cells)) })
 		}
 	})
 }
 
 func FuzzMatrixRestore(f *testing.F) {
-	fuzzRestore(f, func() *Matrix[int8] { return NewMatrix[int8](2, 2, Options{}) },
-		func(t *testing.T, a, b *Matrix[int8]) { require.Equal(t, a.cells.Values(), b.cells.Values()) },
-		func(m *Matrix[int8]) { m.Set(0, 1, -3) })
+	statetest.Restore[*Matrix[int8]]{
+		Fresh: func() *Matrix[int8] { return NewMatrix[int8](2, 2, Options{}) },
+		View:  func(m *Matrix[int8]) any { return m.cells.Values() },
+	}.Fuzz(f, changed(NewMatrix[int8](2, 2, Options{}), func(m *Matrix[int8]) { m.Set(0, 1, -3) }))
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -45,7 +46,7 @@ func mapModel[V Number](t *rapid.T, norm errorbound.Norm, draw func(t *rapid.T) 
 	}
 	m := fresh()
 	m.SetTheta(theta)
-	s, model := &store{state: m}, map[int8]V{}
+	s, model := statetest.NewStore(m), map[int8]V{}
 	for range rapid.IntRange(1, 80).Draw(t, "steps") {
 		k := int8(rapid.IntRange(-2, 3).Draw(t, "key"))
 		switch rapid.IntRange(0, 5).Draw(t, "op") {
@@ -65,20 +66,19 @@ func mapModel[V Number](t *rapid.T, norm errorbound.Norm, draw func(t *rapid.T) 
 			m.Reset()
 			clear(model)
 		}
-		s.settle(t, theta)
-		backups(t, s)
+		s.Settle(t, theta)
+		s.Draw(t)
 		require.Equal(t, len(model), m.Len())
 		require.Equal(t, model, contents(m))
-		check(t, s, theta, fresh, func(r *Map[int8, V]) float64 { return mapDistance(norm, contents(m), contents(r)) })
+		statetest.CheckLoss(t, s, theta, fresh, func(r *Map[int8, V]) float64 { return mapDistance(norm, contents(m), contents(r)) })
 		require.NoError(t, valid(m))
 	}
-	s.land()
-	s.start(t, true)
-	s.land()
+	s.Land()
+	s.Save(t, true)
 	require.Zero(t, m.StateDivergence())
 	require.Len(t, m.index, m.Len(), "deleted entries stay behind")
 	restored := fresh()
-	require.NoError(t, restored.RestoreState(chunks(s.durable)))
+	require.NoError(t, restored.RestoreState(statetest.Reader(s.Durable()...)))
 	require.Equal(t, contents(m), contents(restored))
 }
 
@@ -139,11 +139,11 @@ func TestMapAlpha(t *testing.T) {
 		m := &Map[string, float64]{}
 		m.Configure(Options{Norm: norm, Alpha: alpha, Clear: 0.1})
 		m.SetTheta(10)
-		s := &store{state: m}
+		s := statetest.NewStore(m)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			s.before(t, 10, alpha)
+			s.Room(t, 10, alpha)
 			m.Add(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}).Draw(t, "key"), rapid.Float64Range(-alpha, alpha).Draw(t, "d"))
-			backups(t, s)
+			s.Draw(t)
 			require.LessOrEqual(t, m.StateDivergence(), 10+1e-9)
 		}
 	})
@@ -187,15 +187,14 @@ func TestMapPartialClears(t *testing.T) {
 func TestMapMaxPartial(t *testing.T) {
 	m := &Map[string, int]{}
 	m.SetTheta(10)
-	s := &store{state: m}
+	s := statetest.NewStore(m)
 	m.Add("quiet", 4)
 	m.Add("due", 5)
 	m.Add("down", -6)
 	require.Equal(t, 6.0, m.StateDivergence())
-	s.start(t, false)
+	s.Start(t, false)
 	require.Equal(t, 2, elements(t, m, false))
-	s.start(t, false)
-	s.land()
+	s.Save(t, false)
 	require.Equal(t, 4.0, m.StateDivergence())
 	m.Delete("due")
 	require.Equal(t, 1, elements(t, m, false))
@@ -207,20 +206,18 @@ func TestMapDeletions(t *testing.T) {
 		m := &Map[string, int]{}
 		m.Configure(Options{Norm: norm, Clear: 0.01})
 		m.SetTheta(1000)
-		s := &store{state: m}
+		s := statetest.NewStore(m)
 		m.Put("zero", 0)
 		m.Put("one", 1)
 		m.Put("large", 500)
-		s.start(t, true)
-		s.land()
+		s.Save(t, true)
 		m.Put("large", 100)
 		m.Delete("zero")
 		m.Delete("one")
-		s.start(t, false)
-		s.land()
+		s.Save(t, false)
 		require.Len(t, m.index, 1, norm)
 		r := &Map[string, int]{}
-		require.NoError(t, r.RestoreState(chunks(s.durable)))
+		require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 		require.Equal(t, 1, r.Len(), norm)
 	}
 }
@@ -254,21 +251,19 @@ var _ ready = (*embedded)(nil)
 
 func TestMapUntracked(t *testing.T) {
 	var m embedded
-	s := &store{state: &m}
+	s := statetest.NewStore(&m)
 	m.Add("a", 1)
 	m.Add("b", 2)
 	require.Equal(t, inf, m.StateDivergence())
-	s.start(t, false)
-	s.land()
+	s.Save(t, false)
 	m.Delete("a")
 	m.Add("c", 3)
 	m.Add("d", 3)
 	m.Delete("d")
-	s.start(t, false)
-	s.land()
+	s.Save(t, false)
 	require.Len(t, m.index, 2)
 	var r embedded
-	require.NoError(t, r.RestoreState(chunks(s.durable)))
+	require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 	require.Equal(t, map[word]int64{"b": 2, "c": 3}, contents(&r.Map))
 	r.SetTheta(5)
 	require.Zero(t, r.StateDivergence())
@@ -300,7 +295,7 @@ func TestMapRestoreRejects(t *testing.T) {
 		w := stream.NewStateWriter(nil, true)
 		wire(w)
 		var m Map[int8, uint8]
-		require.ErrorIs(t, m.RestoreState(chunks([][]byte{w.Bytes()})), stream.ErrState, name)
+		require.ErrorIs(t, m.RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, name)
 	}
 }
 
@@ -325,15 +320,17 @@ func TestMapAddDoesNotAllocate(t *testing.T) {
 }
 
 func FuzzMapRestore(f *testing.F) {
-	fuzzRestore(f, func() *Map[int16, float32] { return &Map[int16, float32]{} },
-		func(t *testing.T, a, b *Map[int16, float32]) { require.Equal(t, contents(a), contents(b)) },
-		func(m *Map[int16, float32]) { m.Put(-3, 1.5); m.Put(4, -2) })
+	statetest.Restore[*Map[int16, float32]]{
+		Fresh: func() *Map[int16, float32] { return &Map[int16, float32]{} },
+		View:  func(m *Map[int16, float32]) any { return contents(m) },
+	}.Fuzz(f, changed(&Map[int16, float32]{}, func(m *Map[int16, float32]) { m.Put(-3, 1.5); m.Put(4, -2) }))
 }
 
 func FuzzMapStringRestore(f *testing.F) {
-	fuzzRestore(f, func() *Map[string, uint16] { return &Map[string, uint16]{} },
-		func(t *testing.T, a, b *Map[string, uint16]) { require.Equal(t, contents(a), contents(b)) },
-		func(m *Map[string, uint16]) { m.Put("", 1); m.Put("\xff", 2) })
+	statetest.Restore[*Map[string, uint16]]{
+		Fresh: func() *Map[string, uint16] { return &Map[string, uint16]{} },
+		View:  func(m *Map[string, uint16]) any { return contents(m) },
+	}.Fuzz(f, changed(&Map[string, uint16]{}, func(m *Map[string, uint16]) { m.Put("", 1); m.Put("\xff", 2) }))
 }
 
 func BenchmarkMapAdd(b *testing.B) {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -17,7 +18,7 @@ func TestValueModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		theta := thetas(t)
 		v, model := &Value[int32]{}, int32(0)
-		s := &store{state: v}
+		s := statetest.NewStore(v)
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			d := rapid.Int32Range(-2000, 2000).Draw(t, "d")
 			if rapid.Bool().Draw(t, "set") {
@@ -27,10 +28,10 @@ func TestValueModel(t *testing.T) {
 				model += d
 				require.Equal(t, model, v.Add(d))
 			}
-			s.settle(t, theta)
-			backups(t, s)
+			s.Settle(t, theta)
+			s.Draw(t)
 			require.Equal(t, model, v.Value())
-			check(t, s, theta, func() *Value[int32] { return &Value[int32]{} },
+			statetest.CheckLoss(t, s, theta, func() *Value[int32] { return &Value[int32]{} },
 				func(r *Value[int32]) float64 { return math.Abs(float64(v.Value()) - float64(r.Value())) })
 		}
 	})
@@ -40,9 +41,8 @@ func TestValueModel(t *testing.T) {
 func TestValueLarge(t *testing.T) {
 	var i Value[int64]
 	i.Set(math.MaxInt64)
-	s := &store{state: &i}
-	s.start(t, true)
-	s.land()
+	s := statetest.NewStore(&i)
+	s.Save(t, true)
 	i.Add(-1)
 	require.Equal(t, 1.0, i.StateDivergence())
 	i.Set(math.MinInt64)
@@ -65,7 +65,7 @@ func TestValueRestoreRejects(t *testing.T) {
 		w := stream.NewStateWriter(nil, true)
 		write(w)
 		var v Value[float32]
-		require.ErrorIs(t, v.RestoreState(chunks([][]byte{w.Bytes()})), stream.ErrState, name)
+		require.ErrorIs(t, v.RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, name)
 	}
 }
 
@@ -74,9 +74,10 @@ func TestValueMeasure(t *testing.T) {
 }
 
 func FuzzValueRestore(f *testing.F) {
-	fuzzRestore(f, func() *Value[float64] { return &Value[float64]{} },
-		func(t *testing.T, a, b *Value[float64]) { require.Equal(t, a.Value(), b.Value()) },
-		func(v *Value[float64]) { v.Set(-1.5) })
+	statetest.Restore[*Value[float64]]{
+		Fresh: func() *Value[float64] { return &Value[float64]{} },
+		View:  func(v *Value[float64]) any { return v.Value() },
+	}.Fuzz(f, changed(&Value[float64]{}, func(v *Value[float64]) { v.Set(-1.5) }))
 }
 
 func keysOf[K Key](s *Set[K]) map[K]bool {
@@ -92,7 +93,7 @@ func TestSetModel(t *testing.T) {
 		theta := thetas(t)
 		set, model := &Set[string]{}, map[string]bool{}
 		set.SetTheta(theta)
-		s := &store{state: set}
+		s := statetest.NewStore(set)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			k := rapid.SampledFrom([]string{"", "a", "b", "c", "\xff"}).Draw(t, "key")
 			if rapid.Bool().Draw(t, "add") {
@@ -102,12 +103,12 @@ func TestSetModel(t *testing.T) {
 				require.Equal(t, model[k], set.Delete(k))
 				delete(model, k)
 			}
-			s.settle(t, theta)
-			backups(t, s)
+			s.Settle(t, theta)
+			s.Draw(t)
 			require.Equal(t, model, keysOf(set))
 			require.Equal(t, len(model), set.Len())
 			require.Equal(t, model[k], set.Has(k))
-			check(t, s, theta, func() *Set[string] { return &Set[string]{} }, func(r *Set[string]) float64 {
+			statetest.CheckLoss(t, s, theta, func() *Set[string] { return &Set[string]{} }, func(r *Set[string]) float64 {
 				d := 0.0
 				for k := range keysOf(set) {
 					d += map[bool]float64{false: 1}[r.Has(k)]
@@ -143,9 +144,10 @@ func TestSetOrder(t *testing.T) {
 }
 
 func FuzzSetRestore(f *testing.F) {
-	fuzzRestore(f, func() *Set[uint8] { return &Set[uint8]{} },
-		func(t *testing.T, a, b *Set[uint8]) { require.Equal(t, keysOf(a), keysOf(b)) },
-		func(s *Set[uint8]) { s.Add(0); s.Add(255) })
+	statetest.Restore[*Set[uint8]]{
+		Fresh: func() *Set[uint8] { return &Set[uint8]{} },
+		View:  func(s *Set[uint8]) any { return keysOf(s) },
+	}.Fuzz(f, changed(&Set[uint8]{}, func(s *Set[uint8]) { s.Add(0); s.Add(255) }))
 }
 
 // TestKeysSort: integers sort by their bytes as they do by value, in every kind.

@@ -95,7 +95,7 @@ func (p *peer) take(t *testing.T, done func() bool) {
 		p.park.Prepare()
 		f, ok := p.in.Receive()
 		if !ok {
-			require.True(t, p.park.ParkTimeout(10*time.Second), "nothing comes any more")
+			require.True(t, p.park.ParkTimeout(time.Minute), "nothing comes any more")
 			continue
 		}
 		p.park.Cancel()

@@ -2,7 +2,6 @@ package aggregate
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -30,23 +30,6 @@ func tradeOptions() Options[trade] {
 }
 
 func key(name string) connector.Key { return connector.MakeKey([]byte(name)) }
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
-}
-
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
-}
 
 func TestAggregates(t *testing.T) {
 	a := New(tradeOptions())
@@ -132,16 +115,9 @@ func TestMergeAgainstExact(t *testing.T) {
 		n := exact.Len()
 		require.Equal(t, Quality{Keys: n, Reported: n}, Compare(m.groups.rows(), exact))
 		again := NewMerge()
-		require.NoError(t, again.RestoreState(reader(backupOf(t, m, false))))
+		require.NoError(t, again.RestoreState(statetest.Reader(statetest.Backup(t, m, false))))
 		require.Equal(t, m.groups.rows(), again.groups.rows())
 	})
-}
-
-// backups is what the store holds of a state whose worker may die at any moment.
-type backups struct {
-	durable [][]byte // a whole one and the partial ones after it
-	flight  []byte   // nil if there is none
-	whole   bool     // the one in flight
 }
 
 // TestDivergence: at any moment the divergence is at least what the items that a restore would lack add up to, for the
@@ -152,50 +128,24 @@ func TestDivergence(t *testing.T) {
 		o.Norm = rapid.SampledFrom([]errorbound.Norm{errorbound.Max, errorbound.L1}).Draw(t, "norm")
 		o.Measure = rapid.SampledFrom([]Measure{ByCount, BySum}).Draw(t, "measure")
 		o.Alpha = rapid.SampledFrom([]float64{0, 4}).Draw(t, "alpha")
-		theta := rapid.SampledFrom([]float64{0, 1, 7, 40, 1000}).Draw(t, "theta")
 		a := New(o)
-		a.SetTheta(theta)
-		var b backups
-		seen := map[string][]float64{}
+		a.SetTheta(rapid.SampledFrom([]float64{0, 1, 7, 40, 1000}).Draw(t, "theta"))
+		s, seen := statetest.NewStore(a), map[string][]float64{}
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			switch rapid.IntRange(0, 6).Draw(t, "step") {
-			case 0, 1:
-				b.whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
-				b.flight = backupOf(t, a, b.whole)
-			case 2:
-				if b.flight != nil {
-					b.durable, b.flight = landed(b), nil
-					a.BackupDurable()
-				}
-			default:
-				for _, item := range drawItems(t, 15) {
-					require.NoError(t, a.Process(item, nil))
-					seen[item.Name] = append(seen[item.Name], item.Amount)
-				}
+			for _, item := range drawItems(t, 15) {
+				require.NoError(t, a.Process(item, nil))
+				seen[item.Name] = append(seen[item.Name], item.Amount)
 			}
-			d := a.StateDivergence()
-			require.GreaterOrEqual(t, d, lacking(t, o, seen, b.durable))
-			require.GreaterOrEqual(t, d, lacking(t, o, seen, landed(b)))
+			s.Draw(t)
+			statetest.CheckLoss(t, s, math.Inf(1), func() *Aggregate[trade] { return New(o) },
+				func(r *Aggregate[trade]) float64 { return lacking(t, o, seen, r) })
 		}
 	})
 }
 
-// landed is what the store would hold if the backup in flight were durable.
-func landed(b backups) [][]byte {
-	switch {
-	case b.flight == nil:
-		return b.durable
-	case b.whole:
-		return [][]byte{b.flight}
-	}
-	return append(b.durable[:len(b.durable):len(b.durable)], b.flight)
-}
-
-// lacking restores chunks and adds up what the items of seen weigh that are not in it. It is found from the counts: the
-// restored aggregates of a key are those of its first items.
-func lacking(t require.TestingT, o Options[trade], seen map[string][]float64, chunks [][]byte) float64 {
-	r := New(o)
-	require.NoError(t, r.RestoreState(reader(chunks...)))
+// lacking adds up what the items of seen weigh that are not in r. It is found from the counts: the restored aggregates of
+// a key are those of its first items.
+func lacking(t require.TestingT, o Options[trade], seen map[string][]float64, r *Aggregate[trade]) float64 {
 	counts := map[connector.Key]Aggregates{}
 	for _, row := range r.Rows() {
 		counts[row.Key] = row.Aggregates
@@ -244,10 +194,10 @@ func TestPartialBackupsLeaveRoom(t *testing.T) {
 		a := New(o)
 		a.SetTheta(theta)
 		require.NoError(t, a.ProcessBatch(drawItems(t, 100), nil))
-		backupOf(t, a, false)
+		statetest.Backup(t, a, false)
 		a.BackupDurable()
 		require.LessOrEqual(t, a.StateDivergence()+4, theta)
-		require.Empty(t, backupOf(t, a, false), "nothing is written twice")
+		require.Empty(t, statetest.Backup(t, a, false), "nothing is written twice")
 	})
 }
 
@@ -257,16 +207,16 @@ func TestWindows(t *testing.T) {
 		a := New(tradeOptions())
 		a.SetTheta(theta)
 		require.NoError(t, a.ProcessBatch([]trade{{"old", 1, false}, {"kept", 1, false}}, nil))
-		durable := [][]byte{backupOf(t, a, true)}
+		durable := [][]byte{statetest.Backup(t, a, true)}
 		a.BackupDurable()
 		a.groups.reset()
 		require.Empty(t, a.Rows())
 		require.Equal(t, math.Inf(1), a.StateDivergence())
 		require.NoError(t, a.ProcessBatch([]trade{{"new", 2, false}, {"kept", 3, false}}, nil))
-		durable = append(durable, backupOf(t, a, false))
+		durable = append(durable, statetest.Backup(t, a, false))
 		a.BackupDurable()
 		r := New(tradeOptions())
-		require.NoError(t, r.RestoreState(reader(durable...)))
+		require.NoError(t, r.RestoreState(statetest.Reader(durable...)))
 		require.Equal(t, []Row{{key("kept"), Aggregates{1, 3, 3, 3}}, {key("new"), Aggregates{1, 2, 2, 2}}}, r.Rows())
 		require.Equal(t, math.IsInf(theta, 1), math.IsInf(a.StateDivergence(), 1))
 	}
@@ -291,34 +241,17 @@ func TestCompare(t *testing.T) {
 }
 
 func FuzzRow(f *testing.F) {
-	wire, _ := Row{key("a"), Aggregates{2, 3, 1, 2}}.AppendBinary(nil)
-	f.Add(wire)
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var r Row
-		if err := r.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrRow)
-			require.Equal(t, Row{}, r)
-			return
-		}
-		again, err := r.AppendBinary(nil)
-		require.NoError(t, err)
+	statetest.FuzzBinary(f, ErrRow, func(t *testing.T, r Row, wire, again []byte) {
 		require.Equal(t, wire, again)
 		require.NoError(t, NewMerge().Process(r, nil))
-	})
+	}, Row{key("a"), Aggregates{2, 3, 1, 2}})
 }
 
 func FuzzRestoreState(f *testing.F) {
 	a := New(tradeOptions())
 	require.NoError(f, a.ProcessBatch([]trade{{"a", 1, false}, {"b", -2, false}}, nil))
-	f.Add(backupOf(f, a, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := New(tradeOptions())
-		if err := a.RestoreState(reader(wire)); err != nil {
-			require.ErrorIs(t, err, stream.ErrState)
-			return
-		}
-		b := New(tradeOptions())
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, a.Rows(), b.Rows())
-	})
+	statetest.Restore[*Aggregate[trade]]{
+		Fresh: func() *Aggregate[trade] { return New(tradeOptions()) },
+		View:  func(a *Aggregate[trade]) any { return a.Rows() },
+	}.Fuzz(f, a)
 }

@@ -1,7 +1,6 @@
 package aggregate_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/jobtest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -46,15 +46,8 @@ func readings(n int) (items []Reading) {
 	return items
 }
 
-func run(t *testing.T, items []Reading, o aggregate.Options[Reading], opts controller.Options) []aggregate.Row {
-	top := stream.New("aggregate")
-	in := stream.From(top, "readings", connector.Slice(items))
-	var rows connector.Collector[aggregate.Row]
-	stream.To(aggregate.Assemble(in, o, 2), "rows", connector.Collect(&rows))
-	result, err := controller.RunLocal(context.Background(), top, opts)
-	require.NoError(t, err)
-	require.Len(t, result.Failures, len(opts.Faults))
-	return rows.Items()
+func assemble(o aggregate.Options[Reading]) func(stream.Stream[Reading]) stream.Stream[aggregate.Row] {
+	return func(in stream.Stream[Reading]) stream.Stream[aggregate.Row] { return aggregate.Assemble(in, o, 2) }
 }
 
 func exactOf(items []Reading, o aggregate.Options[Reading]) *aggregate.Exact[Reading] {
@@ -65,32 +58,25 @@ func exactOf(items []Reading, o aggregate.Options[Reading]) *aggregate.Exact[Rea
 	return e
 }
 
-func TestJobWithoutFailures(t *testing.T) {
-	items := readings(20_000)
-	o := options(aggregate.BySum, errorbound.Max)
-	exact := exactOf(items, o)
-	rows := run(t, items, o, controller.Options{Params: errorbound.Params{Theta: 50, L: 10, Gamma: 100}})
-	require.Equal(t, aggregate.Quality{Keys: exact.Len(), Reported: exact.Len()}, aggregate.Compare(rows, exact))
-	require.Greater(t, exact.Len(), 100)
-}
-
-// TestJobWithFailures: in both measures and norms, with sources that can go back and sources that cannot.
-func TestJobWithFailures(t *testing.T) {
+// TestJob: without failures the rows are exact, with failures within the bound, in both measures and norms, with sources
+// that can go back and sources that cannot.
+func TestJob(t *testing.T) {
 	items := readings(20_000)
 	for _, measure := range []aggregate.Measure{aggregate.ByCount, aggregate.BySum} {
 		for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
-			for _, pipe := range []bool{false, true} {
-				o := options(measure, norm)
-				opts := controller.Options{Params: errorbound.Params{Theta: 200, L: 20, Gamma: 100}, PipeSources: pipe}
-				for i := range 3 {
-					opts.Faults = append(opts.Faults, controller.Fault{Operator: "aggregate", Worker: i % 2, Items: uint64(2000 * (i + 1))})
+			o := options(measure, norm)
+			exact := exactOf(items, o)
+			require.Greater(t, exact.Len(), 100)
+			for c := range jobtest.Cases(controller.Options{Params: errorbound.Params{Theta: 200, L: 20, Gamma: 100}}, "aggregate", 3, 2000) {
+				q := aggregate.Compare(jobtest.Run(t, items, assemble(o), c), exact)
+				if len(c.Faults) == 0 {
+					require.Equal(t, aggregate.Quality{Keys: exact.Len(), Reported: exact.Len()}, q)
 				}
-				q := aggregate.Compare(run(t, items, o, opts), exactOf(items, o))
 				got := map[aggregate.Measure]map[errorbound.Norm]float64{
 					aggregate.ByCount: {errorbound.Max: float64(q.MaxCountError), errorbound.L1: float64(q.SumCountError)},
 					aggregate.BySum:   {errorbound.Max: q.MaxSumError, errorbound.L1: q.SumSumError},
 				}[measure][norm]
-				require.LessOrEqual(t, got, aggregate.Bound(opts.Params, o), "%v %v %v: %+v", measure, norm, pipe, q)
+				require.LessOrEqual(t, got, aggregate.Bound(c.Params, o), "%v %v %v: %+v", measure, norm, c.PipeSources, q)
 				require.Zero(t, q.Extra)
 			}
 		}

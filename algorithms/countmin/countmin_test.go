@@ -2,7 +2,6 @@ package countmin
 
 import (
 	"encoding/binary"
-	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -149,23 +149,22 @@ func sketchOf(t require.TestingT, lists ...[]update) *Sketch {
 	return s
 }
 
-// TestMergeLaws: merging is commutative and associative, and the sketch of a split stream is that of the whole.
+// TestMergeLaws: sketches are merged as the streams that they have seen.
 func TestMergeLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := updates(t, "a"), updates(t, "b"), updates(t, "c")
-		merged := func(lists ...[]update) *Sketch {
+		merge := func(parts ...[]float64) []float64 {
 			s := sketchOf(t)
-			for _, list := range lists {
-				require.NoError(t, s.Merge(sketchOf(t, list)))
+			for _, part := range parts { // as sketches in pieces, and whole
+				other := sketchOf(t)
+				require.NoError(t, other.AddCells(0, part[:5]))
+				require.NoError(t, other.AddCells(5, part[5:other.total()]))
+				other.AddTotal(part[other.total()])
+				require.NoError(t, s.Merge(other))
 			}
-			return s
+			return cells(s)
 		}
-		whole := cells(sketchOf(t, a, b, c))
-		require.Equal(t, whole, cells(merged(a, b, c)))
-		require.Equal(t, whole, cells(merged(c, a, b)))
-		bc := merged(b, c)
-		require.NoError(t, bc.Merge(sketchOf(t, a)))
-		require.Equal(t, whole, cells(bc))
+		statetest.MergeLaws(t, merge, cells(sketchOf(t, a, b, c)), cells(sketchOf(t, a)), cells(sketchOf(t, b)), cells(sketchOf(t, c)))
 	})
 }
 
@@ -195,24 +194,7 @@ func TestParams(t *testing.T) {
 	require.Equal(t, stream.Measure{Alpha: 1500, Norm: errorbound.Max, Combine: errorbound.Added}, s.Measure())
 }
 
-func backupOf(t require.TestingT, s *Sketch, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, s.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
-}
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
-}
-
-// TestFailure runs updates under the runtime's rule, with partial backups only, and restores: every counter is within
+// TestFailure runs updates under the runtime's rule and restores: every counter is within
 // theta, the total within its slack, and a compensated sketch undercounts nothing.
 func TestFailure(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -221,18 +203,16 @@ func TestFailure(t *testing.T) {
 		s := mustNew(t, p)
 		s.SetTheta(theta)
 		exact := map[uint64]float64{}
-		var durable [][]byte
+		store := statetest.NewStore(s)
 		for range rapid.IntRange(1, 80).Draw(t, "items") {
-			if d := s.StateDivergence(); d > theta*3/4 || d+p.Alpha > theta {
-				durable = append(durable, backupOf(t, s, false))
-				s.BackupDurable()
-			}
+			store.Room(t, theta, p.Alpha)
 			h, w := hashOf(0, rapid.Uint64Range(0, 9).Draw(t, "key")), float64(rapid.IntRange(0, 3).Draw(t, "w"))
 			exact[h] += w
 			s.Update(h, w)
+			store.Draw(t)
 		}
 		r := mustNew(t, p)
-		require.NoError(t, r.RestoreState(reader(durable...)))
+		require.NoError(t, r.RestoreState(statetest.Reader(store.Durable()...)))
 		require.LessOrEqual(t, s.StateDivergence(), float64(theta))
 		for i, v := range s.AppendCells(nil, 0, s.total()) {
 			require.LessOrEqual(t, v-r.cells.At(i), s.StateDivergence())
@@ -259,12 +239,12 @@ func TestCompensateNothing(t *testing.T) {
 }
 
 func TestRestoreRejects(t *testing.T) {
-	whole := backupOf(t, mustNew(t, Params{Rows: 2, Width: 6}), true)
-	require.ErrorIs(t, mustNew(t, Params{Rows: 3, Width: 4}).RestoreState(reader(whole)), ErrShape)
+	whole := statetest.Backup(t, mustNew(t, Params{Rows: 2, Width: 6}), true)
+	require.ErrorIs(t, mustNew(t, Params{Rows: 3, Width: 4}).RestoreState(statetest.Reader(whole)), ErrShape)
 	for _, key := range []string{"shape", "other"} {
 		w := stream.NewStateWriter(nil, true)
 		w.Put([]byte(key), []byte{1})
-		require.ErrorIs(t, sketchOf(t).RestoreState(reader(w.Bytes())), stream.ErrState, key)
+		require.ErrorIs(t, sketchOf(t).RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, key)
 	}
 }
 
@@ -272,15 +252,15 @@ func TestRestoreRejects(t *testing.T) {
 func TestShapeIsSavedOnce(t *testing.T) {
 	s := sketchOf(t)
 	s.SetTheta(10)
-	require.NotEmpty(t, backupOf(t, s, false), "may be lost")
-	require.NotEmpty(t, backupOf(t, s, false))
+	require.NotEmpty(t, statetest.Backup(t, s, false), "may be lost")
+	require.NotEmpty(t, statetest.Backup(t, s, false))
 	s.BackupDurable()
-	require.Empty(t, backupOf(t, s, false))
-	require.NotEmpty(t, backupOf(t, s, true))
+	require.Empty(t, statetest.Backup(t, s, false))
+	require.NotEmpty(t, statetest.Backup(t, s, true))
 	r := sketchOf(t)
-	require.NoError(t, r.RestoreState(reader(backupOf(t, s, true))))
+	require.NoError(t, r.RestoreState(statetest.Reader(statetest.Backup(t, s, true))))
 	r.SetTheta(10)
-	require.Empty(t, backupOf(t, r, false))
+	require.Empty(t, statetest.Backup(t, r, false))
 }
 
 func TestReset(t *testing.T) {
@@ -291,18 +271,15 @@ func TestReset(t *testing.T) {
 }
 
 func FuzzRestoreState(f *testing.F) {
-	s := sketchOf(f, []update{{hashOf(0, 1), 2}, {hashOf(0, 2), 3}})
-	f.Add(backupOf(f, s, true))
 	f.Add([]byte{5, 's', 'h', 'a', 'p', 'e', 9, 1, 0, 0, 0, 1, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := sketchOf(t)
-		if a.RestoreState(reader(wire)) != nil {
-			return
-		}
-		b := sketchOf(t)
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, cells(a), cells(b))
-	})
+	statetest.Restore[*Sketch]{
+		Fresh: func() *Sketch {
+			s, _ := New(Params{Rows: 3, Width: 7}) // as the seed, hence valid
+			return s
+		},
+		View:     func(s *Sketch) any { return cells(s) },
+		Refusals: []error{ErrShape},
+	}.Fuzz(f, sketchOf(f, []update{{hashOf(0, 1), 2}, {hashOf(0, 2), 3}}))
 }
 
 func TestUpdateDoesNotAllocate(t *testing.T) {

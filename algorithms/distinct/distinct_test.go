@@ -3,7 +3,6 @@ package distinct
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,25 +13,9 @@ import (
 
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
-}
-
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
-}
 
 func add(t require.TestingT, c *Count, hashes ...uint64) {
 	for _, h := range hashes {
@@ -124,7 +107,7 @@ func TestMerge(t *testing.T) {
 		}
 		require.Equal(t, all.Sketch(), m.all)
 		again := NewMerge(5)
-		require.NoError(t, again.RestoreState(reader(backupOf(t, m, false))))
+		require.NoError(t, again.RestoreState(statetest.Reader(statetest.Backup(t, m, false))))
 		require.Equal(t, m.all, again.all)
 	})
 	require.ErrorIs(t, NewMerge(4).Process(New(5).Sketch(), nil), ErrPrecision)
@@ -174,21 +157,10 @@ func TestDivergence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := New(4)
 		c.SetTheta(5)
-		var durable [][]byte
-		var flight []byte
-		whole, reset := false, false
-		landed := func() [][]byte {
-			switch {
-			case flight == nil:
-				return durable
-			case whole:
-				return [][]byte{flight}
-			}
-			return append(durable[:len(durable):len(durable)], flight)
-		}
-		check := func(chunks [][]byte) {
+		s, stale := statetest.NewStore(c), false
+		check := func(backups [][]byte) {
 			r := New(4)
-			require.NoError(t, r.RestoreState(reader(chunks...)))
+			require.NoError(t, r.RestoreState(statetest.Reader(backups...)))
 			differ := 0
 			for i := range r.registers {
 				require.LessOrEqual(t, r.registers[i], c.registers[i])
@@ -201,50 +173,34 @@ func TestDivergence(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			before := c.StateDivergence()
-			switch rapid.IntRange(0, 7).Draw(t, "step") {
-			case 0, 1:
-				whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
-				flight = backupOf(t, c, whole)
-			case 2:
-				if flight != nil {
-					durable, flight, reset = landed(), nil, false
-					c.BackupDurable()
-				}
-			case 3:
-				if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
-					durable, flight = landed(), nil // it may have become durable
-					c.reset()
-					reset = c.saved
-				}
-			default:
+			if rapid.IntRange(0, 40).Draw(t, "reset") == 0 {
+				s.LandUnheard() // it may have become durable
+				c.reset()
+				stale = c.saved
+			} else {
 				add(t, c, rapid.Uint64().Draw(t, "hash")>>rapid.IntRange(0, 9).Draw(t, "zeros"))
-				require.True(t, reset || c.StateDivergence() <= before+1)
+				require.True(t, stale || c.StateDivergence() <= before+1)
 			}
-			if reset {
-				require.Equal(t, math.Inf(1), c.StateDivergence())
-				continue
+			s.Draw(t)
+			stale = stale && math.IsInf(c.StateDivergence(), 1)
+			if !stale {
+				check(s.Durable())
+				check(s.Landed())
 			}
-			check(durable)
-			check(landed())
 		}
-		durable = append(durable, backupOf(t, c, false))
-		c.BackupDurable()
+		s.Land()
+		s.Save(t, false)
 		require.Zero(t, c.StateDivergence())
-		check(durable)
+		check(s.Durable())
 	})
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	require.ErrorIs(t, New(5).RestoreState(reader(backupOf(t, New(4), true))), ErrPrecision)
-	require.ErrorIs(t, NewMerge(5).RestoreState(reader(backupOf(t, NewMerge(4), true))), ErrPrecision)
-	put := func(key, value string) []byte {
-		w := stream.NewStateWriter(nil, false)
-		w.Put([]byte(key), []byte(value))
-		return w.Bytes()
-	}
-	for _, chunk := range [][]byte{put("x", "\x01"), put("\x00\x00\x00\x10", "\x01"), put("\x00\x00\x00\x01", "\x3e"), put("\x00\x00\x00\x01", ""), put("sketch", "\x04")} {
-		require.ErrorIs(t, New(4).RestoreState(reader(chunk)), stream.ErrState)
-		require.ErrorIs(t, NewMerge(4).RestoreState(reader(chunk)), stream.ErrState)
+	require.ErrorIs(t, New(5).RestoreState(statetest.Reader(statetest.Backup(t, New(4), true))), ErrPrecision)
+	require.ErrorIs(t, NewMerge(5).RestoreState(statetest.Reader(statetest.Backup(t, NewMerge(4), true))), ErrPrecision)
+	for _, chunk := range [][]byte{statetest.Element("x", "\x01"), statetest.Element("\x00\x00\x00\x10", "\x01"), statetest.Element("\x00\x00\x00\x01", "\x3e"), statetest.Element("\x00\x00\x00\x01", ""), statetest.Element("sketch", "\x04")} {
+		require.ErrorIs(t, New(4).RestoreState(statetest.Reader(chunk)), stream.ErrState)
+		require.ErrorIs(t, NewMerge(4).RestoreState(statetest.Reader(chunk)), stream.ErrState)
 	}
 	for _, p := range []int{MinPrecision - 1, MaxPrecision + 1} {
 		require.Panics(t, func() { New(p) })
@@ -255,38 +211,22 @@ func TestRestoreRefuses(t *testing.T) {
 func FuzzSketch(f *testing.F) {
 	c := New(4)
 	add(f, c, 1, 1<<63, 1<<61)
-	wire, err := c.Sketch().AppendBinary(nil)
-	require.NoError(f, err)
-	f.Add(wire)
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var s Sketch
-		if err := s.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrSketch)
-			require.Zero(t, s.Precision())
-			return
-		}
-		again, err := s.AppendBinary(nil)
-		require.NoError(t, err)
+	statetest.FuzzBinary(f, ErrSketch, func(t *testing.T, s Sketch, wire, again []byte) {
 		require.Equal(t, wire, again)
 		require.False(t, math.IsNaN(s.Estimate()))
 		low, high := s.Range(3)
 		require.LessOrEqual(t, low, high)
-	})
+	}, c.Sketch())
 }
 
 func FuzzRestoreState(f *testing.F) {
 	c := New(4)
 	add(f, c, 1, 1<<63)
-	f.Add(backupOf(f, c, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := New(4)
-		if a.RestoreState(reader(wire)) != nil {
-			return
-		}
-		b := New(4)
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, a.Sketch(), b.Sketch())
-	})
+	statetest.Restore[*Count]{
+		Fresh:    func() *Count { return New(4) },
+		View:     func(c *Count) any { return c.Sketch() },
+		Refusals: []error{ErrPrecision},
+	}.Fuzz(f, c)
 }
 
 func benchItems() []connector.Keyed {

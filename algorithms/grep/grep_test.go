@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/connector"
+	"github.com/afstream/afstream/internal/statetest"
 )
 
 // found is what Search finds in one block.
@@ -131,19 +132,7 @@ func FuzzSearch(f *testing.F) {
 }
 
 func FuzzMatch(f *testing.F) {
-	wire, _ := Match{Text: []byte("one"), Offset: 3, Line: 2}.AppendBinary(nil)
-	f.Add(wire)
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var m Match
-		if err := m.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrMatch)
-			require.Equal(t, Match{}, m)
-			return
-		}
-		again, err := m.AppendBinary(nil)
-		require.NoError(t, err)
-		require.Equal(t, wire, again)
-	})
+	statetest.FuzzBinary(f, ErrMatch, statetest.Canonical, Match{Text: []byte("one"), Offset: 3, Line: 2})
 }
 
 func TestSearchDoesNotAllocate(t *testing.T) {

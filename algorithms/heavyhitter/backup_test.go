@@ -3,47 +3,30 @@ package heavyhitter
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/afstream/afstream/algorithms/countmin"
 	"github.com/afstream/afstream/connector"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
-// crash runs items under the runtime's rule with partial backups, one in flight at a time, and returns the sketch as
-// it is and as it is restored.
+// crash runs items under the runtime's rule and returns the sketch as it is and as it is restored.
 func crash(t *rapid.T, o Options, theta float64, items []connector.Keyed) (lost, restored *Sketch) {
 	s := NewSketch(o)
 	s.SetTheta(theta)
-	var durable [][]byte
-	var flight []byte
-	land := func() {
-		if flight != nil {
-			durable, flight = append(durable, flight), nil
-			s.BackupDurable()
-		}
-	}
+	store := statetest.NewStore(s)
 	for _, i := range items {
-		for tries := 0; ; tries++ {
-			d := s.StateDivergence()
-			require.Less(t, tries, 4, "no room for an item at divergence %v", d)
-			if flight == nil && (d > theta*3/4 || d+o.Alpha > theta) {
-				flight = backupOf(t, s, false)
-			}
-			if d+o.Alpha <= theta {
-				break
-			}
-			land()
-		}
+		store.Room(t, theta, o.Alpha)
 		require.NoError(t, s.Process(i, nil))
-		if rapid.IntRange(0, 9).Draw(t, "land") == 0 {
-			land()
-		}
+		store.Draw(t)
 	}
 	restored = NewSketch(o)
-	require.NoError(t, restored.RestoreState(reader(durable...)))
+	require.NoError(t, restored.RestoreState(statetest.Reader(store.Durable()...)))
 	return s, restored
 }
 
@@ -85,26 +68,19 @@ func TestWholeRoundTrip(t *testing.T) {
 		for from := 0; from < len(items); from += 4000 {
 			require.NoError(t, s.ProcessBatch(items[from:from+4000], nil))
 			r := NewSketch(options)
-			require.NoError(t, r.RestoreState(reader(backupOf(t, s, true))))
+			require.NoError(t, r.RestoreState(statetest.Reader(statetest.Backup(t, s, true))))
 			s.BackupDurable()
-			require.Equal(t, pieces(s), pieces(r))
+			require.Equal(t, slices.Collect(s.partials()), slices.Collect(r.partials()))
 			r.SetTheta(theta)
 			s = r // goes on as the restored one
 		}
 	}
 }
 
-func pieces(s *Sketch) (list []Partial) {
-	for p := range s.partials() {
-		list = append(list, p)
-	}
-	return list
-}
-
 // TestCandidateBackups: candidates are written once, deleted once, and come back after a backup that was lost.
 func TestCandidateBackups(t *testing.T) {
 	c := newCandidates(1)
-	size := func() int { return len(backupOf(t, backupFunc(c.backup), false)) }
+	size := func() int { return len(statetest.Backup(t, backupFunc(c.backup), false)) }
 	a, b := Candidate{1, item("a", 0).Key}, Candidate{2, item("b", 0).Key}
 	c.add(a, fresh)
 	require.NotZero(t, size())
@@ -124,7 +100,7 @@ func TestCandidateBackups(t *testing.T) {
 	c.add(a, fresh)
 	c.backupDurable()
 	keys := map[uint64]connector.Key{}
-	for r := reader(w.Bytes(), backupOf(t, backupFunc(c.backup), false)); r.Next(); {
+	for r := statetest.Reader(w.Bytes(), statetest.Backup(t, backupFunc(c.backup), false)); r.Next(); {
 		require.NoError(t, restoreCandidate(r, keys))
 	}
 	require.Equal(t, []Candidate{a}, sortedCandidates(keys))
@@ -139,13 +115,13 @@ func TestCandidatesGoInFlight(t *testing.T) {
 		var backups [][]byte
 		for range map[bool]int{true: 2, false: 1}[older] {
 			c.backupDurable()
-			backups = append(backups, backupOf(t, backupFunc(c.backup), false))
+			backups = append(backups, statetest.Backup(t, backupFunc(c.backup), false))
 		}
 		c.truncate(0)
 		c.backupDurable()
-		backups = append(backups, backupOf(t, backupFunc(c.backup), false))
+		backups = append(backups, statetest.Backup(t, backupFunc(c.backup), false))
 		keys := map[uint64]connector.Key{}
-		for r := reader(backups...); r.Next(); {
+		for r := statetest.Reader(backups...); r.Next(); {
 			require.NoError(t, restoreCandidate(r, keys))
 		}
 		require.Empty(t, keys, "older %v", older)
@@ -166,7 +142,7 @@ func TestCandidatesSurvive(t *testing.T) {
 			key = "heavy"
 		}
 		if d := s.StateDivergence(); d > theta*3/4 || d+o.Alpha > theta {
-			durable = append(durable, backupOf(t, s, false))
+			durable = append(durable, statetest.Backup(t, s, false))
 			s.BackupDurable()
 		}
 		require.NoError(t, s.Process(item(key, 1), nil))
@@ -176,7 +152,7 @@ func TestCandidatesSurvive(t *testing.T) {
 		}
 		heavy++
 		r := NewSketch(o)
-		require.NoError(t, r.RestoreState(reader(durable...)))
+		require.NoError(t, r.RestoreState(statetest.Reader(durable...)))
 		require.Contains(t, r.Candidates(), Candidate{item("heavy", 0).Hash, item("heavy", 0).Key}, "after item %d", i)
 	}
 	require.Greater(t, heavy, 100)
@@ -242,7 +218,7 @@ func TestRestoreSmallerThreshold(t *testing.T) {
 	require.NoError(t, s.Process(item("heavy", 5000), nil))
 	o.Threshold = 0.5
 	r := NewSketch(o)
-	require.NoError(t, r.RestoreState(reader(backupOf(t, s, true))))
+	require.NoError(t, r.RestoreState(statetest.Reader(statetest.Backup(t, s, true))))
 	require.Contains(t, r.Candidates(), Candidate{item("heavy", 0).Hash, item("heavy", 0).Key})
 	require.LessOrEqual(t, len(r.Candidates()), r.candidates.limit)
 }
@@ -251,17 +227,26 @@ func FuzzRestoreState(f *testing.F) {
 	o := Options{Rows: 2, Width: 3, Threshold: 0.5}
 	s := NewSketch(o)
 	require.NoError(f, s.ProcessBatch([]connector.Keyed{item("a", 1), item("b", 2)}, nil))
-	f.Add(backupOf(f, s, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := NewSketch(o)
-		if a.RestoreState(reader(wire)) != nil {
-			return
-		}
-		b := NewSketch(o)
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, pieces(a), pieces(b))
-		m := NewMerge(o)
-		require.NoError(t, m.RestoreState(reader(wire)))
-		require.Equal(t, a.Counts().Total(), m.counts.Total())
-	})
+	statetest.Restore[*Sketch]{
+		Fresh: func() *Sketch { return NewSketch(o) },
+		View:  func(s *Sketch) any { return slices.Collect(s.partials()) },
+		Check: func(t *testing.T, s *Sketch) {
+			m := NewMerge(o)
+			require.NoError(t, m.RestoreState(statetest.Reader(statetest.Backup(t, s, true))))
+			require.Equal(t, s.Counts().Total(), m.counts.Total())
+		},
+		Refusals: []error{countmin.ErrShape},
+	}.Fuzz(f, s)
+}
+
+func FuzzRestoreMerge(f *testing.F) {
+	o := Options{Rows: 2, Width: 3, Threshold: 0.5}
+	m, s := NewMerge(o), NewSketch(o)
+	require.NoError(f, s.ProcessBatch([]connector.Keyed{item("a", 1), item("b", 2)}, nil))
+	for p := range s.partials() {
+		require.NoError(f, m.Process(p, nil))
+	}
+	statetest.Restore[*Merge]{
+		Fresh: func() *Merge { return NewMerge(o) }, View: func(m *Merge) any { return m.Rows() }, Refusals: []error{countmin.ErrShape},
+	}.Fuzz(f, m)
 }

@@ -2,7 +2,6 @@ package heavyhitter
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"testing"
 
@@ -100,21 +99,4 @@ func exactOf(t require.TestingT, items []connector.Keyed) *Exact {
 		require.NoError(t, e.Add(i))
 	}
 	return e
-}
-
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
-}
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/afstream/afstream/algorithms/countmin"
 	"github.com/afstream/afstream/connector"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -167,7 +168,7 @@ func TestMergeBackup(t *testing.T) {
 		require.NoError(t, whole.Process(p, nil))
 		require.NoError(t, restored.Process(p, nil))
 		next := NewMerge(options)
-		require.NoError(t, next.RestoreState(reader(backupOf(t, restored, true))))
+		require.NoError(t, next.RestoreState(statetest.Reader(statetest.Backup(t, restored, true))))
 		restored = next
 	}
 	require.Equal(t, whole.Rows(), restored.Rows())

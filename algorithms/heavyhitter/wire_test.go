@@ -3,11 +3,13 @@ package heavyhitter
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/connector"
+	"github.com/afstream/afstream/internal/statetest"
 )
 
 // TestPartialsAreBounded: pieces of a full sketch with many candidates survive the wire and stay below 64 KiB.
@@ -19,7 +21,7 @@ func TestPartialsAreBounded(t *testing.T) {
 	for i := range uint64(200_000) {
 		s.counts.Update(i*0x9e3779b97f4a7c15, 1.5)
 	}
-	list := pieces(s)
+	list := slices.Collect(s.partials())
 	require.Len(t, list, 8+6)
 	total := 0.0
 	for _, p := range list {
@@ -37,10 +39,10 @@ func TestPartialsAreBounded(t *testing.T) {
 // TestEmptyPartials: an empty sketch emits one piece, which says that its total is 0; zeros are not sent.
 func TestEmptyPartials(t *testing.T) {
 	s := NewSketch(options)
-	require.Equal(t, []Partial{{Rows: 4, Width: 2000, Candidates: []Candidate{}}}, pieces(s))
+	require.Equal(t, []Partial{{Rows: 4, Width: 2000, Candidates: []Candidate{}}}, slices.Collect(s.partials()))
 	require.NoError(t, s.Process(item("k", 2), nil))
 	cells := 0
-	for _, p := range pieces(s) {
+	for _, p := range slices.Collect(s.partials()) {
 		cells += len(p.Cells)
 		require.True(t, len(p.Cells) == 0 || p.Cells[0] == 2 && p.Cells[len(p.Cells)-1] == 2)
 	}
@@ -63,40 +65,11 @@ func TestPartialEncodeRejects(t *testing.T) {
 func FuzzPartial(f *testing.F) {
 	s := NewSketch(Options{Rows: 2, Width: 4, Threshold: 0.5})
 	require.NoError(f, s.ProcessBatch([]connector.Keyed{item("a", 1), item("b", 2)}, nil))
-	for p := range s.partials() {
-		wire, err := p.AppendBinary(nil)
-		require.NoError(f, err)
-		f.Add(wire)
-	}
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var p, q Partial
-		if err := p.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrPartial)
-			require.Equal(t, Partial{}, p)
-			return
-		}
-		again, err := p.AppendBinary(nil)
-		require.NoError(t, err)
-		require.NoError(t, q.UnmarshalBinary(again))
-		require.Equal(t, p, q)
-	})
+	statetest.FuzzBinary(f, ErrPartial, nil, slices.Collect(s.partials())...)
 }
 
 func FuzzRow(f *testing.F) {
-	wire, err := Row{Rank: 1, Key: item("k", 0).Key, Estimate: 2, Share: 0.5}.AppendBinary(nil)
-	require.NoError(f, err)
-	f.Add(wire)
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var r Row
-		if err := r.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrRow)
-			require.Equal(t, Row{}, r)
-			return
-		}
-		again, err := r.AppendBinary(nil)
-		require.NoError(t, err)
-		require.Equal(t, wire, again)
-	})
+	statetest.FuzzBinary(f, ErrRow, statetest.Canonical, Row{Rank: 1, Key: item("k", 0).Key, Estimate: 2, Share: 0.5})
 }
 
 func TestCompare(t *testing.T) {

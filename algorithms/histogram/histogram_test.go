@@ -1,7 +1,6 @@
 package histogram
 
 import (
-	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -31,23 +31,6 @@ func of(t require.TestingT, l Layout, numbers ...float64) Histogram {
 	c := New(l)
 	require.NoError(t, c.ProcessBatch(numbers, nil))
 	return c.Histogram()
-}
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
-}
-
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
 }
 
 func TestEquiWidth(t *testing.T) {
@@ -217,49 +200,29 @@ func TestDivergence(t *testing.T) {
 		l := equi(t, 0, 8, 8)
 		c := New(l)
 		c.SetTheta(rapid.SampledFrom([]float64{0, 5, 100}).Draw(t, "theta"))
-		var durable [][]byte
-		var flight []byte
-		whole, reset := false, false
-		landed := func() [][]byte {
-			if flight == nil || whole {
-				return append([][]byte{}, flight)
-			}
-			return append(durable[:len(durable):len(durable)], flight)
-		}
+		s, stale := statetest.NewStore(c), false
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			switch rapid.IntRange(0, 7).Draw(t, "step") {
-			case 0, 1:
-				whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
-				flight = backupOf(t, c, whole)
-			case 2:
-				if flight != nil {
-					durable, flight, reset = landed(), nil, false
-					c.BackupDurable()
-				}
-			case 3:
-				if rapid.IntRange(0, 4).Draw(t, "reset") == 0 {
-					if flight != nil {
-						durable, flight = landed(), nil // it may have become durable
-					}
-					c.bins.reset()
-					reset = c.bins.saved
-				}
-			default:
-				for range rapid.IntRange(0, 9).Draw(t, "numbers") {
-					require.NoError(t, c.Process(float64(rapid.IntRange(0, 7).Draw(t, "number")), nil))
-				}
+			if rapid.IntRange(0, 40).Draw(t, "reset") == 0 {
+				s.LandUnheard() // it may have become durable
+				c.bins.reset()
+				stale = c.bins.saved
 			}
-			if reset {
-				require.Equal(t, math.Inf(1), c.StateDivergence())
+			for range rapid.IntRange(0, 9).Draw(t, "numbers") {
+				require.NoError(t, c.Process(float64(rapid.IntRange(0, 7).Draw(t, "number")), nil))
+			}
+			s.Draw(t)
+			if stale = stale && math.IsInf(c.StateDivergence(), 1); stale {
 				continue
 			}
 			r := New(l)
-			require.NoError(t, r.RestoreState(reader(durable...)))
+			require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 			require.Equal(t, float64(c.Histogram().Total()-r.Histogram().Total()), c.StateDivergence())
 			for bin, n := range c.Histogram().counts {
 				require.GreaterOrEqual(t, n, r.Histogram().counts[bin])
 			}
 		}
+		s.Save(t, false)
+		require.Zero(t, c.StateDivergence())
 	})
 }
 
@@ -267,69 +230,44 @@ func TestPartialBackupsWriteWhatChanged(t *testing.T) {
 	c := New(equi(t, 0, 100, 100))
 	c.SetTheta(10)
 	require.NoError(t, c.ProcessBatch([]float64{1, 1, 1, 2}, nil))
-	first := backupOf(t, c, false)
-	require.Equal(t, first, backupOf(t, c, false), "the first may be lost")
+	first := statetest.Backup(t, c, false)
+	require.Equal(t, first, statetest.Backup(t, c, false), "the first may be lost")
 	c.BackupDurable()
-	require.Empty(t, backupOf(t, c, false))
+	require.Empty(t, statetest.Backup(t, c, false))
 	c.BackupDurable()
 	require.NoError(t, c.Process(1, nil))
-	require.Less(t, len(backupOf(t, c, false)), 10)
+	require.Less(t, len(statetest.Backup(t, c, false)), 10)
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	wire := backupOf(t, New(equi(t, 0, 1, 2)), true)
-	require.ErrorIs(t, New(equi(t, 0, 1, 3)).RestoreState(reader(wire)), ErrLayout)
+	wire := statetest.Backup(t, New(equi(t, 0, 1, 2)), true)
+	require.ErrorIs(t, New(equi(t, 0, 1, 3)).RestoreState(statetest.Reader(wire)), ErrLayout)
 	m := NewMerge(equi(t, 0, 1, 2))
-	merged := backupOf(t, m, true)
-	require.NoError(t, m.RestoreState(reader(merged)))
-	require.ErrorIs(t, NewMerge(rel(t, 0.1, 1, 2)).RestoreState(reader(merged)), ErrLayout)
+	merged := statetest.Backup(t, m, true)
+	require.NoError(t, m.RestoreState(statetest.Reader(merged)))
+	require.ErrorIs(t, NewMerge(rel(t, 0.1, 1, 2)).RestoreState(statetest.Reader(merged)), ErrLayout)
 	require.ErrorIs(t, m.Process(of(t, rel(t, 0.1, 1, 2)), nil), ErrLayout)
-	put := func(key, value string) []byte {
-		w := stream.NewStateWriter(nil, false)
-		w.Put([]byte(key), []byte(value))
-		return w.Bytes()
-	}
-	for _, chunk := range [][]byte{put("layout", "x"), put("\x00\x00\x00\x09", "\x01"), put("\x00\x00\x00\x01", ""), put("k", "\x01")} {
-		require.ErrorIs(t, New(equi(t, 0, 1, 2)).RestoreState(reader(chunk)), stream.ErrState)
+	for _, chunk := range [][]byte{statetest.Element("layout", "x"), statetest.Element("\x00\x00\x00\x09", "\x01"), statetest.Element("\x00\x00\x00\x01", ""), statetest.Element("k", "\x01")} {
+		require.ErrorIs(t, New(equi(t, 0, 1, 2)).RestoreState(statetest.Reader(chunk)), stream.ErrState)
 	}
 }
 
 func FuzzHistogram(f *testing.F) {
-	for _, l := range []Layout{equi(f, 0, 10, 5), rel(f, 0.1, 1, 1000)} {
-		wire, err := of(f, l, -5, 1, 1, 9, 99).AppendBinary(nil)
-		require.NoError(f, err)
-		f.Add(wire)
-	}
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var h Histogram
-		if err := h.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrHistogram)
-			require.Zero(t, h.Total())
-			return
-		}
-		var again Histogram
-		encoded, err := h.AppendBinary(nil)
-		require.NoError(t, err)
-		require.NoError(t, again.UnmarshalBinary(encoded))
-		require.Equal(t, h, again)
+	statetest.FuzzBinary(f, ErrHistogram, func(_ *testing.T, h Histogram, _, _ []byte) {
 		h.Quantile(0.5)
 		h.Range(0.5, 1)
-	})
+	}, of(f, equi(f, 0, 10, 5), -5, 1, 1, 9, 99), of(f, rel(f, 0.1, 1, 1000), -5, 1, 1, 9, 99))
 }
 
 func FuzzRestoreState(f *testing.F) {
-	c := New(equi(f, 0, 10, 5))
+	l := equi(f, 0, 10, 5)
+	c := New(l)
 	require.NoError(f, c.ProcessBatch([]float64{1, 2, 11}, nil))
-	f.Add(backupOf(f, c, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := New(equi(t, 0, 10, 5))
-		if a.RestoreState(reader(wire)) != nil {
-			return
-		}
-		b := New(equi(t, 0, 10, 5))
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, a.Histogram(), b.Histogram())
-	})
+	statetest.Restore[*Count]{
+		Fresh:    func() *Count { return New(l) },
+		View:     func(c *Count) any { return c.Histogram() },
+		Refusals: []error{ErrLayout},
+	}.Fuzz(f, c)
 }
 
 func benchNumbers() []float64 {

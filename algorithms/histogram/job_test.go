@@ -1,7 +1,6 @@
 package histogram_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 
@@ -9,9 +8,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/afstream/afstream/algorithms/histogram"
-	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/jobtest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -29,33 +28,25 @@ func TestJob(t *testing.T) {
 	}
 	l, err := histogram.Relative(0.01, 1e-6, 1e6)
 	require.NoError(t, err)
-	for _, pipe := range []bool{false, true} {
-		for _, faults := range []int{0, 4} {
-			opts := controller.Options{Params: errorbound.Params{Theta: 800, L: 50, Gamma: 500}, PipeSources: pipe}
-			for i := range faults {
-				opts.Faults = append(opts.Faults, controller.Fault{Operator: "histogram", Worker: i % 2, Items: uint64(4000 * (i + 1))})
-			}
-			top := stream.New("histogram")
-			in := stream.From(top, "numbers", connector.Slice(numbers))
-			var out connector.Collector[histogram.Histogram]
-			stream.To(histogram.Assemble(in, l, 2), "out", connector.Collect(&out))
-			result, err := controller.RunLocal(context.Background(), top, opts)
-			require.NoError(t, err)
-			require.Len(t, result.Failures, faults)
-			require.Len(t, out.Items(), 1)
-			h := out.Items()[0]
-			q := histogram.Compare(h, &exact)
-			bound := histogram.Bound(opts.Params)
-			require.LessOrEqual(t, q.SumBinError, bound)
-			if faults == 0 {
-				require.Zero(t, q.SumBinError)
-				require.LessOrEqual(t, q.MaxRelativeError, 0.01)
-			}
-			for _, share := range []float64{0.1, 0.5, 0.9, 0.99} {
-				low, high := h.Range(share, bound)
-				require.LessOrEqual(t, low, exact.Quantile(share))
-				require.GreaterOrEqual(t, high, exact.Quantile(share))
-			}
+	o := controller.Options{Params: errorbound.Params{Theta: 800, L: 50, Gamma: 500}}
+	assemble := func(in stream.Stream[float64]) stream.Stream[histogram.Histogram] {
+		return histogram.Assemble(in, l, 2)
+	}
+	for c := range jobtest.Cases(o, "histogram", 4, 4000) {
+		out := jobtest.Run(t, numbers, assemble, c)
+		require.Len(t, out, 1)
+		h := out[0]
+		q := histogram.Compare(h, &exact)
+		bound := histogram.Bound(o.Params)
+		require.LessOrEqual(t, q.SumBinError, bound)
+		if len(c.Faults) == 0 {
+			require.Zero(t, q.SumBinError)
+			require.LessOrEqual(t, q.MaxRelativeError, 0.01)
+		}
+		for _, share := range []float64{0.1, 0.5, 0.9, 0.99} {
+			low, high := h.Range(share, bound)
+			require.LessOrEqual(t, low, exact.Quantile(share))
+			require.GreaterOrEqual(t, high, exact.Quantile(share))
 		}
 	}
 }

@@ -9,30 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
-
-// store plays the runtime and its backups for a join.
-type store struct {
-	durable [][]byte
-	flight  []byte
-	whole   bool
-}
-
-func (s *store) land(b stream.BackupDurable) {
-	if s.flight == nil { // none, or lost
-		return
-	}
-	if s.whole {
-		s.durable = nil
-	}
-	s.durable, s.flight = append(s.durable[:len(s.durable):len(s.durable)], s.flight), nil
-	b.BackupDurable()
-}
-
-func (s *store) start(t require.TestingT, b stream.BackupState, whole bool) {
-	s.flight, s.whole = append([]byte{}, backupOf(t, b, whole)...), whole
-}
 
 // rowsOf returns the rows of both inputs with what a backup knows of them.
 func rowsOf(j *Join[uint8, row, row]) map[row]status {
@@ -83,43 +62,24 @@ func TestCrash(t *testing.T) {
 		if o.Kind == Inner {
 			theta = rapid.SampledFrom([]float64{1, 4, 20}).Draw(t, "small theta")
 		}
-		j, s := New(o), &store{}
+		j := New(o)
 		j.SetTheta(theta)
-		alpha := j.Measure().Alpha
+		s := statetest.NewStore(j)
 		var got []Pair[row, row]
 		for _, next := range list[:at] {
-			for tries := 0; j.StateDivergence()+alpha > theta; tries++ {
-				require.Less(t, tries, 4, "no room for a row")
-				if s.flight == nil {
-					s.start(t, j, false)
-				}
-				s.land(j)
-			}
+			s.Room(t, theta, j.Measure().Alpha)
 			got = append(got, feed(t, j, next)...)
-			switch rapid.IntRange(0, 9).Draw(t, "backup") {
-			case 0:
-				s.start(t, j, rapid.Bool().Draw(t, "whole"))
-			case 1, 2:
-				s.land(j)
-			case 3:
-				s.flight = nil // lost
-			}
+			s.Draw(t)
 			require.LessOrEqual(t, j.StateDivergence(), theta)
 			require.Equal(t, float64(j.ledger.unsaved+j.ledger.missed), j.StateDivergence())
 		}
 		restored := New(o)
-		require.NoError(t, restored.RestoreState(reader(s.durable...)))
-		checkTable(t, &restored.left)
-		checkTable(t, &restored.right)
-		require.LessOrEqual(t, float64(differences(j, restored, list)), j.StateDivergence())
-		if s.flight != nil { // it may have become durable all the same
-			after := append(s.durable[:len(s.durable):len(s.durable)], s.flight)
-			if s.whole {
-				after = [][]byte{s.flight}
-			}
-			other := New(o)
-			require.NoError(t, other.RestoreState(reader(after...)))
-			require.LessOrEqual(t, float64(differences(j, other, list)), j.StateDivergence())
+		for _, backups := range [][][]byte{s.Landed(), s.Durable()} { // one in flight may have become durable all the same
+			restored = New(o)
+			require.NoError(t, restored.RestoreState(statetest.Reader(backups...)))
+			checkTable(t, &restored.left)
+			checkTable(t, &restored.right)
+			require.LessOrEqual(t, float64(differences(j, restored, list)), j.StateDivergence())
 		}
 		got = append(got, feed(t, restored, list[at:]...)...)
 		got = append(got, closing(restored, true)...)
@@ -142,7 +102,7 @@ func TestWholeRoundTrip(t *testing.T) {
 			for i, s := range list {
 				if i%100 == 50 {
 					r := New(o)
-					require.NoError(t, r.RestoreState(reader(backupOf(t, j, true))))
+					require.NoError(t, r.RestoreState(statetest.Reader(statetest.Backup(t, j, true))))
 					r.SetTheta(theta)
 					j = r
 				}
@@ -164,21 +124,20 @@ func TestShortLivedRowsAreNotWritten(t *testing.T) {
 		require.Less(t, j.StateDivergence(), 750.0, "a window holds fewer")
 	}
 	require.Less(t, len(j.ledger.fresh), 1200)
-	require.Less(t, len(backupOf(t, j, false)), 13*30*2)
+	require.Less(t, len(statetest.Backup(t, j, false)), 13*30*2)
 }
 
 func TestUntracked(t *testing.T) {
-	j, s := New(options(LeftOuter, 10, 0)), &store{}
+	j := New(options(LeftOuter, 10, 0))
+	s := statetest.NewStore(j)
 	j.SetTheta(math.Inf(1))
 	feed(t, j, step{true, row{1, 1, 1}}, step{true, row{2, 2, 2}})
 	require.Equal(t, math.Inf(1), j.StateDivergence())
-	s.start(t, j, false)
-	s.land(j)
+	s.Save(t, false)
 	feed(t, j, step{false, row{1, 3, 3}}, step{false, row{9, 30, 4}}, step{true, row{5, 31, 5}})
-	s.start(t, j, false)
-	s.land(j)
+	s.Save(t, false)
 	r := New(j.options)
-	require.NoError(t, r.RestoreState(reader(s.durable...)))
+	require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 	require.Equal(t, rowsOf(j), rowsOf(r))
 	j.SetTheta(10)
 	require.Zero(t, j.StateDivergence())
@@ -199,7 +158,7 @@ func TestRestoreRejects(t *testing.T) {
 	} {
 		w := stream.NewStateWriter(nil, true)
 		write(w)
-		require.ErrorIs(t, New(options(Inner, 1, 1)).RestoreState(reader(w.Bytes())), stream.ErrState, name)
+		require.ErrorIs(t, New(options(Inner, 1, 1)).RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, name)
 	}
 }
 
@@ -213,20 +172,17 @@ func TestBackupFails(t *testing.T) {
 }
 
 func FuzzRestore(f *testing.F) {
-	j := New(options(LeftOuter, 10, 2))
+	o := options(LeftOuter, 10, 2)
+	j := New(o)
 	feed(f, j, steps(1, 20, 3, 2)...)
-	f.Add(backupOf(f, j, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a, b := New(j.options), New(j.options)
-		if err := a.RestoreState(reader(wire)); err != nil {
-			require.ErrorIs(t, err, stream.ErrState)
-			return
-		}
-		checkTable(t, &a.left)
-		checkTable(t, &a.right)
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, rowsOf(a), rowsOf(b))
-	})
+	statetest.Restore[*Join[uint8, row, row]]{
+		Fresh: func() *Join[uint8, row, row] { return New(o) },
+		View:  func(j *Join[uint8, row, row]) any { return rowsOf(j) },
+		Check: func(t *testing.T, j *Join[uint8, row, row]) {
+			checkTable(t, &j.left)
+			checkTable(t, &j.right)
+		},
+	}.Fuzz(f, j)
 }
 
 func TestBounds(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/afstream/afstream/data"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 )
 
 type flight struct {
@@ -138,15 +139,15 @@ func TestConnections(t *testing.T) {
 		beta = max(beta, n)
 	}
 	run := func(failures int) (c Completeness, kept, bytes int) {
-		j, s := New(connections()), &store{}
+		j := New(connections())
+		s := statetest.NewStore(j)
 		j.SetTheta(theta)
 		var got []Pair[flight, flight]
 		emit := func(p Pair[flight, flight]) { got = append(got, p) }
 		for i := range flights {
 			if j.StateDivergence()+2 > theta {
-				s.start(t, j, false)
-				bytes += len(s.flight)
-				s.land(j)
+				s.Save(t, false)
+				bytes += len(s.Durable()[len(s.Durable())-1])
 			}
 			require.NoError(t, j.addLeft(&flights[i], emit))
 			require.NoError(t, j.addRight(&flights[i], emit))
@@ -154,7 +155,7 @@ func TestConnections(t *testing.T) {
 			kept = max(kept, left+right)
 			if failures > 0 && (i+1)%(len(flights)/(failures+1)) == 0 && i < len(flights)-failures {
 				j = New(connections())
-				require.NoError(t, j.RestoreState(reader(s.durable...)))
+				s.Recover(t, j)
 				j.SetTheta(theta)
 			}
 		}

@@ -3,9 +3,7 @@ package join
 import (
 	"encoding/binary"
 	"errors"
-	"io"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/stretchr/testify/require"
 
@@ -91,21 +89,4 @@ func exactOf(o Options[uint8, row, row], list []step) []Pair[row, row] {
 		}
 	}
 	return Exact(o, left, right)
-}
-
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return slices.Clone(w.Bytes())
-}
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/internal/statetest"
 )
 
 // population is both inputs of a join, with the sum over all pairs.
@@ -101,43 +101,31 @@ func TestRippleCrash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := RippleOptions{0.5, 0.5, 0.9}
 		theta := rapid.SampledFrom([]float64{1, 3, 20}).Draw(t, "theta")
-		r, s := NewRipple(o), &store{}
+		r := NewRipple(o)
 		r.SetTheta(theta)
+		s := statetest.NewStore(r)
 		for range rapid.IntRange(0, 100).Draw(t, "n") {
-			for r.StateDivergence()+1 > theta {
-				if s.flight == nil {
-					s.start(t, r, false)
-				}
-				s.land(r)
-			}
+			s.Room(t, theta, 1)
 			sample := Sample{rapid.Uint64Range(0, 5).Draw(t, "key"), rapid.Float64Range(-2, 2).Draw(t, "value")}
 			require.NoError(t, r.add(sample, rapid.IntRange(0, 1).Draw(t, "side")))
-			switch rapid.IntRange(0, 19).Draw(t, "event") {
-			case 0:
-				s.start(t, r, rapid.Bool().Draw(t, "whole"))
-			case 1, 2:
-				s.land(r)
-			case 3:
-				s.flight = nil
-			case 4: // a window ends: the runtime makes the whole state durable
+			s.Draw(t)
+			if rapid.IntRange(0, 19).Draw(t, "window") == 0 { // it ends: the runtime makes the whole state durable
 				r.reset()
-				s.start(t, r, rapid.Bool().Draw(t, "whole"))
-				s.land(r)
+				s.Save(t, rapid.Bool().Draw(t, "whole"))
 				require.Empty(t, r.keys)
 			}
 			restored := NewRipple(o)
-			require.NoError(t, restored.RestoreState(reader(s.durable...)))
+			require.NoError(t, restored.RestoreState(statetest.Reader(s.Durable()...)))
 			lost := r.rows[0] + r.rows[1] - restored.rows[0] - restored.rows[1]
 			require.LessOrEqual(t, float64(lost), r.StateDivergence())
 			for key, k := range restored.keys {
 				require.LessOrEqual(t, k.count[0], r.keys[key].count[0])
 			}
 		}
-		s.start(t, r, true)
-		s.land(r)
+		s.Save(t, true)
 		require.Zero(t, r.StateDivergence())
 		restored := NewRipple(o)
-		require.NoError(t, restored.RestoreState(reader(s.durable...)))
+		require.NoError(t, restored.RestoreState(statetest.Reader(s.Durable()...)))
 		require.InDelta(t, r.Estimate().Sum, restored.Estimate().Sum, 1e-9)
 		require.InDelta(t, r.both, restored.both, 1e-9)
 	})
@@ -159,14 +147,7 @@ func FuzzRippleRestore(f *testing.F) {
 	r := NewRipple(o)
 	require.NoError(f, r.add(Sample{1, 2}, 0))
 	require.NoError(f, r.add(Sample{1, -3}, 1))
-	f.Add(backupOf(f, r, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a, b := NewRipple(o), NewRipple(o)
-		if err := a.RestoreState(reader(wire)); err != nil {
-			require.ErrorIs(t, err, stream.ErrState)
-			return
-		}
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, a.rows, b.rows)
-	})
+	statetest.Restore[*Ripple]{
+		Fresh: func() *Ripple { return NewRipple(o) }, View: func(r *Ripple) any { return r.rows },
+	}.Fuzz(f, r)
 }

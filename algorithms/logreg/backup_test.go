@@ -3,47 +3,28 @@ package logreg
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
-// crash runs examples under the runtime's rule with partial backups, one in flight at a time, and returns the learner as
-// it is and as a failure would leave it.
+// crash runs examples under the runtime's rule and returns the learner as it is and as a failure would leave it.
 func crash(t *rapid.T, o Options, theta float64, examples []Example) (lost, restored *Learner) {
 	l := NewLearner(o)
 	l.SetTheta(theta)
-	alpha := l.Measure().Alpha
-	var durable [][]byte
-	var flight []byte
-	land := func() {
-		if flight != nil {
-			durable, flight = append(durable, flight), nil
-			l.BackupDurable()
-		}
-	}
+	store := statetest.NewStore(l)
 	for i := range examples {
-		for tries := 0; ; tries++ {
-			d := l.StateDivergence()
-			require.Less(t, tries, 4, "no room for an example at divergence %v", d)
-			if flight == nil && (d > theta*3/4 || d+alpha > theta) {
-				flight = backupOf(t, l, false)
-			}
-			if d+alpha <= theta {
-				break
-			}
-			land()
-		}
+		store.Room(t, theta, l.Measure().Alpha)
 		require.NoError(t, l.learn(&examples[i], nil))
-		if rapid.IntRange(0, 9).Draw(t, "land") == 0 {
-			land()
-		}
+		store.Draw(t)
 	}
 	restored = NewLearner(o)
-	require.NoError(t, restored.RestoreState(reader(durable...)))
+	require.NoError(t, restored.RestoreState(statetest.Reader(store.Durable()...)))
 	return l, restored
 }
 
@@ -84,7 +65,7 @@ func TestWholeRoundTrip(t *testing.T) {
 				require.NoError(t, other.learn(&examples[i], nil))
 				if i%500 == 0 {
 					r := NewLearner(o)
-					require.NoError(t, r.RestoreState(reader(backupOf(t, l, true))))
+					require.NoError(t, r.RestoreState(statetest.Reader(statetest.Backup(t, l, true))))
 					r.SetTheta(theta)
 					require.Equal(t, other.clock, r.clock)
 					l = r
@@ -102,24 +83,21 @@ func TestFailureOfLearner(t *testing.T) {
 	c := newCluster(t, o)
 	c.learner(0).SetTheta(theta)
 	examples := synthetic(6, 6, 4000)
-	var durable [][]byte
+	s := statetest.NewStore(c.learner(0))
 	var before []Weight
 	for i, e := range examples {
 		c.learn(i%2, e)
 		c.deliver()
-		if l := c.learner(0); l.StateDivergence()+l.Measure().Alpha > theta {
-			durable = append(durable, backupOf(t, l, false))
-			l.BackupDurable()
-		}
+		s.Room(t, theta, c.learner(0).Measure().Alpha)
 	}
-	require.NotEmpty(t, durable)
+	require.NotEmpty(t, s.Durable())
 	for i := range c.model().width {
 		if own := c.learner(0).own.At(i) + c.learner(1).own.At(i); own != 0 {
 			before = append(before, Weight{uint32(i), own})
 		}
 	}
 	*c.learner(0) = *NewLearner(o)
-	require.NoError(t, c.learner(0).RestoreState(reader(durable...)))
+	s.Recover(t, c.learner(0))
 	require.True(t, c.learner(0).Ready(), "it knows nothing of the others")
 	after := c.close()
 	require.LessOrEqual(t, Distance(before, after), theta*1.0)
@@ -139,23 +117,19 @@ func TestTenFailures(t *testing.T) {
 			require.NoError(t, l.Open(t.Context(), stream.Placement{Partitions: 1}))
 			return l
 		}
-		l, bytes := fresh(), 0
+		l := fresh()
 		l.SetTheta(theta)
-		var durable [][]byte
+		s := statetest.NewStore(l)
 		for i := range examples {
-			if l.StateDivergence()+l.Measure().Alpha > theta {
-				durable = append(durable, backupOf(t, l, false))
-				bytes += len(durable[len(durable)-1])
-				l.BackupDurable()
-			}
+			s.Room(t, theta, l.Measure().Alpha)
 			require.NoError(t, l.learn(&examples[i], nil))
 			if failures > 0 && (i+1)%(len(examples)/(failures+1)) == 0 && i+1 < len(examples) {
 				l = fresh()
-				require.NoError(t, l.RestoreState(reader(durable...)))
+				s.Recover(t, l)
 				l.SetTheta(theta)
 			}
 		}
-		t.Logf("%d failures: %+v, %d partial backups of %d bytes", failures, q.Quality(), len(durable), bytes)
+		t.Logf("%d failures: %+v, %d partial backups of %d bytes", failures, q.Quality(), len(s.Durable()), len(slices.Concat(s.Durable()...)))
 		return q.Quality()
 	}
 	without, with := run(0), run(10)
@@ -170,19 +144,15 @@ func TestFailureOfGlobal(t *testing.T) {
 	g := c.model()
 	g.SetTheta(1)
 	examples := synthetic(6, 6, 2000)
-	var durable [][]byte
+	s := statetest.NewStore(g)
 	for i, e := range examples {
 		c.learn(i%2, e)
 		c.deliver()
-		if g.StateDivergence() > 1 {
-			durable = append(durable, backupOf(t, g, false))
-			g.BackupDurable()
-		}
-		require.LessOrEqual(t, g.StateDivergence(), 1.0)
+		s.Settle(t, 1)
 	}
 	r := NewGlobal(o)
 	require.NoError(t, r.Open(t.Context(), stream.Placement{Partitions: 1, Epoch: 2}))
-	require.NoError(t, r.RestoreState(reader(durable...)))
+	s.Recover(t, r)
 	squares, lost := 0.0, 0
 	for i := range g.width {
 		d := g.Weight(uint32(i)) - r.Weight(uint32(i))
@@ -221,10 +191,10 @@ func TestRestoreRejects(t *testing.T) {
 	} {
 		w := stream.NewStateWriter(nil, true)
 		write(w)
-		require.ErrorIs(t, NewLearner(Options{Bits: 4}).RestoreState(reader(w.Bytes())), stream.ErrState, name)
+		require.ErrorIs(t, NewLearner(Options{Bits: 4}).RestoreState(statetest.Reader(w.Bytes())), stream.ErrState, name)
 	}
-	two := backupOf(t, NewGlobal(Options{Bits: 4, Learners: 2}), true)
-	require.ErrorIs(t, NewGlobal(Options{Bits: 4, Learners: 3}).RestoreState(reader(two)), stream.ErrState)
+	two := statetest.Backup(t, NewGlobal(Options{Bits: 4, Learners: 2}), true)
+	require.ErrorIs(t, NewGlobal(Options{Bits: 4, Learners: 3}).RestoreState(statetest.Reader(two)), stream.ErrState)
 }
 
 func FuzzLearnerRestore(f *testing.F) {
@@ -233,32 +203,18 @@ func FuzzLearnerRestore(f *testing.F) {
 	for _, e := range synthetic(1, 2, 50) {
 		require.NoError(f, l.learn(&e, nil))
 	}
-	f.Add(backupOf(f, l, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a, b := NewLearner(o), NewLearner(o)
-		if err := a.RestoreState(reader(wire)); err != nil {
-			require.ErrorIs(t, err, stream.ErrState)
-			return
-		}
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, a.weights, b.weights)
-		require.Equal(t, a.clock, b.clock)
-	})
+	statetest.Restore[*Learner]{
+		Fresh: func() *Learner { return NewLearner(o) },
+		View:  func(l *Learner) any { return []any{l.weights, l.clock} },
+	}.Fuzz(f, l)
 }
 
 func FuzzGlobalRestore(f *testing.F) {
 	o := Options{Bits: 2, Learners: 2}
 	g := NewGlobal(o)
 	require.NoError(f, g.Process(Update{Learner: 1, Clock: 3, Index: []uint32{1, 4}, Sum: []float64{0.5, -2}}, nil))
-	f.Add(backupOf(f, g, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a, b := NewGlobal(o), NewGlobal(o)
-		if err := a.RestoreState(reader(wire)); err != nil {
-			require.ErrorIs(t, err, stream.ErrState)
-			return
-		}
-		require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-		require.Equal(t, a.sums.Values(), b.sums.Values())
-		require.Equal(t, fmt.Sprint(a.peers), fmt.Sprint(b.peers))
-	})
+	statetest.Restore[*Global]{
+		Fresh: func() *Global { return NewGlobal(o) },
+		View:  func(g *Global) any { return []any{g.sums.Values(), fmt.Sprint(g.peers)} },
+	}.Fuzz(f, g)
 }

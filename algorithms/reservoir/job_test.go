@@ -1,7 +1,6 @@
 package reservoir_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -12,21 +11,11 @@ import (
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/jobtest"
 	"github.com/afstream/afstream/stream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func run(t *testing.T, items []connector.Keyed, o reservoir.Options[connector.Keyed], opts controller.Options) []reservoir.Entry[connector.Keyed] {
-	top := stream.New("reservoir")
-	in := stream.From(top, "items", connector.Slice(items))
-	var out connector.Collector[reservoir.Entry[connector.Keyed]]
-	stream.To(reservoir.Assemble(in, o, 2), "out", connector.Collect(&out))
-	result, err := controller.RunLocal(context.Background(), top, opts)
-	require.NoError(t, err)
-	require.Len(t, result.Failures, len(opts.Faults))
-	return out.Items()
-}
 
 // TestJob: the sample of a run with failures differs from that of one without by no more entries than the bound says.
 func TestJob(t *testing.T) {
@@ -40,19 +29,17 @@ func TestJob(t *testing.T) {
 	} {
 		o.Size, o.Seed = 500, 4
 		opts := controller.Options{Params: errorbound.Params{Theta: 120, L: 8, Gamma: 100}}
-		want := run(t, items, o, opts)
+		assemble := func(in stream.Stream[connector.Keyed]) stream.Stream[reservoir.Entry[connector.Keyed]] {
+			return reservoir.Assemble(in, o, 2)
+		}
+		want := jobtest.Run(t, items, assemble, opts)
 		require.Len(t, want, 500)
 		require.EqualValues(t, len(items), want[0].Seen)
-		for _, pipe := range []bool{false, true} {
-			if pipe && o.ID == nil {
+		for c := range jobtest.Cases(opts, "sample", 4, 3000) {
+			if c.PipeSources && o.ID == nil {
 				continue // the sample is another one
 			}
-			opts := opts
-			opts.PipeSources = pipe
-			for i := range 4 {
-				opts.Faults = append(opts.Faults, controller.Fault{Operator: "sample", Worker: i % 2, Items: uint64(3000 * (i + 1))})
-			}
-			got := run(t, items, o, opts)
+			got := jobtest.Run(t, items, assemble, c)
 			require.Len(t, got, 500)
 			keys := map[connector.Key]int{}
 			for _, e := range want {

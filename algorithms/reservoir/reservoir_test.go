@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -29,23 +30,6 @@ func (n *number) UnmarshalBinary(src []byte) error {
 	}
 	*n = number(binary.LittleEndian.Uint32(src))
 	return nil
-}
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
-}
-
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
 }
 
 func entries(t require.TestingT, s *Sample[number]) []Entry[number] {
@@ -84,70 +68,6 @@ func TestAllOfFewItems(t *testing.T) {
 		slices.Sort(numbers)
 		require.Equal(t, upTo(10), numbers)
 		require.Empty(t, entries(t, NewSample(Options[number]{Size: 1})))
-	}
-}
-
-// TestUniform: over many seeds every item is drawn equally often, and pairs of neighbours too (chi-square, p = 1e-6).
-func TestUniform(t *testing.T) {
-	const n, size, runs = 50, 5, 20_000
-	var drawn, pairs [n]float64
-	for seed := range uint64(runs) {
-		s := NewSample(Options[number]{Size: size, Seed: seed})
-		require.NoError(t, s.Open(context.Background(), stream.Placement{Partition: int(seed % 3)}))
-		require.NoError(t, s.ProcessBatch(upTo(n), nil))
-		var in [n]bool
-		for _, x := range items(entries(t, s)) {
-			drawn[x]++
-			in[x] = true
-		}
-		for i := range n {
-			if in[i] && in[(i+1)%n] {
-				pairs[i]++
-			}
-		}
-	}
-	require.Less(t, chiSquare(drawn[:], func(int) float64 { return runs * size / n }), improbable(n))
-	together := float64(runs*size*(size-1)) / (n * (n - 1))
-	require.Less(t, chiSquare(pairs[:], func(int) float64 { return together }), improbable(n))
-}
-
-func chiSquare(got []float64, want func(i int) float64) (sum float64) {
-	for i, x := range got {
-		sum += (x - want(i)) * (x - want(i)) / want(i)
-	}
-	return sum
-}
-
-// improbable is what chi-square with n degrees of freedom exceeds with probability 1e-6 (Wilson and Hilferty 1931).
-func improbable(n float64) float64 {
-	const z = 4.753 // of the normal distribution
-	return n * math.Pow(1-2/(9*n)+z*math.Sqrt(2/(9*n)), 3)
-}
-
-// TestWeighted: a sample of one item has each in proportion to its weight, one of two as if drawn one after another.
-func TestWeighted(t *testing.T) {
-	const n, runs = 8, 40_000
-	for _, size := range []int{1, 2} {
-		var drawn, want [n]float64
-		for seed := range uint64(runs) {
-			s := NewSample(Options[number]{Size: size, Seed: seed, Weight: weighted})
-			require.NoError(t, s.ProcessBatch(upTo(n), nil))
-			for _, x := range items(entries(t, s)) {
-				drawn[x]++
-			}
-		}
-		total := float64(n * (n + 1) / 2)
-		for i := range want {
-			w := float64(i + 1)
-			p := w / total
-			for j := range n { // j was the first, i is the second
-				if size == 2 && j != i {
-					p += float64(j+1) / total * w / (total - float64(j+1))
-				}
-			}
-			want[i] = p * runs
-		}
-		require.Less(t, chiSquare(drawn[:], func(i int) float64 { return want[i] }), improbable(n))
 	}
 }
 
@@ -203,7 +123,7 @@ func TestMerge(t *testing.T) {
 		want, err := smallest(want, o.Size)
 		require.NoError(t, err)
 		again := NewMerge(o)
-		require.NoError(t, again.RestoreState(reader(backupOf(t, m, false))))
+		require.NoError(t, again.RestoreState(statetest.Reader(statetest.Backup(t, m, false))))
 		require.NoError(t, again.rank())
 		for _, m := range []*Merge[number]{m, again} {
 			require.Equal(t, seen, m.seen)
@@ -233,57 +153,31 @@ func TestDivergence(t *testing.T) {
 		}
 		s := NewSample(o)
 		s.SetTheta(10)
-		var durable [][]byte
-		var flight []byte
-		whole := false
-		landed := func() [][]byte {
-			switch {
-			case flight == nil:
-				return durable
-			case whole:
-				return [][]byte{flight}
-			}
-			return append(durable[:len(durable):len(durable)], flight)
-		}
-		check := func(chunks [][]byte) {
-			r := NewSample(o)
-			require.NoError(t, r.RestoreState(reader(chunks...)))
-			have, want := items(entries(t, r)), items(entries(t, s))
-			differ := 0
-			for _, x := range append(slices.Clone(have), want...) {
-				if slices.Contains(have, x) != slices.Contains(want, x) {
-					differ++
-				}
-			}
-			require.GreaterOrEqual(t, s.StateDivergence(), float64(differ))
-		}
-		next := number(0)
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			before := s.StateDivergence()
-			switch rapid.IntRange(0, 6).Draw(t, "step") {
-			case 0, 1:
-				whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
-				flight = backupOf(t, s, whole)
-			case 2:
-				if flight != nil {
-					durable, flight = landed(), nil
-					s.BackupDurable()
-				}
-			case 3:
-				if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
-					s.reset()
-				}
-			default:
+		store := statetest.NewStore(s)
+		for next := range number(rapid.IntRange(1, 60).Draw(t, "steps")) {
+			if rapid.IntRange(0, 40).Draw(t, "reset") == 0 {
+				s.reset()
+			} else {
+				before := s.StateDivergence()
 				require.NoError(t, s.Process(next, nil))
-				next++
 				require.LessOrEqual(t, s.StateDivergence(), before+alpha+1e-9)
 			}
-			check(durable)
-			check(landed())
+			store.Draw(t)
+			for _, backups := range store.Left() {
+				r := NewSample(o)
+				require.NoError(t, r.RestoreState(statetest.Reader(backups...)))
+				have, want := items(entries(t, r)), items(entries(t, s))
+				differ := 0
+				for _, x := range append(slices.Clone(have), want...) {
+					if slices.Contains(have, x) != slices.Contains(want, x) {
+						differ++
+					}
+				}
+				require.GreaterOrEqual(t, s.StateDivergence(), float64(differ))
+			}
 		}
 		for range 2 { // the second deletes what left while the first was in flight
-			backupOf(t, s, false)
-			s.BackupDurable()
+			store.Save(t, false)
 		}
 		require.Zero(t, s.StateDivergence())
 	})
@@ -296,10 +190,10 @@ func TestReplay(t *testing.T) {
 	s := NewSample(o)
 	numbers := upTo(5000)
 	require.NoError(t, s.ProcessBatch(numbers[:2000], nil))
-	saved := backupOf(t, s, true)
+	saved := statetest.Backup(t, s, true)
 	require.NoError(t, s.ProcessBatch(numbers[2000:], nil))
 	r := NewSample(o)
-	require.NoError(t, r.RestoreState(reader(saved)))
+	require.NoError(t, r.RestoreState(statetest.Reader(saved)))
 	require.NoError(t, r.ProcessBatch(numbers[2000:], nil))
 	require.Equal(t, entries(t, s), entries(t, r))
 }
@@ -312,7 +206,7 @@ func TestBackupsBecomeRare(t *testing.T) {
 	for i := range 100_000 {
 		require.NoError(t, s.Process(number(i), nil))
 		if s.StateDivergence() > 15 {
-			backupOf(t, s, false)
+			statetest.Backup(t, s, false)
 			s.BackupDurable()
 			backups++
 		}
@@ -326,7 +220,7 @@ func TestRestoreSmallerSize(t *testing.T) {
 	s := NewSample(Options[number]{Size: 50})
 	require.NoError(t, s.ProcessBatch(upTo(500), nil))
 	r := NewSample(Options[number]{Size: 10})
-	require.NoError(t, r.RestoreState(reader(backupOf(t, s, true))))
+	require.NoError(t, r.RestoreState(statetest.Reader(statetest.Backup(t, s, true))))
 	require.Equal(t, items(entries(t, s))[:10], items(entries(t, r)))
 	r.SetTheta(100)
 	require.Equal(t, 40.0, r.StateDivergence(), "the others are to be deleted")
@@ -338,44 +232,31 @@ func TestStandardError(t *testing.T) {
 }
 
 func FuzzEntry(f *testing.F) {
-	wire, err := Entry[number]{Item: 7, Priority: 0.5, Seen: 3, Weight: 2}.AppendBinary(nil)
-	require.NoError(f, err)
-	f.Add(wire)
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var e Entry[number]
-		if err := e.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrEntry)
-			require.Zero(t, e)
-			return
-		}
-		again, err := e.AppendBinary(nil)
-		require.NoError(t, err)
-		require.Equal(t, wire, again)
-	})
+	statetest.FuzzBinary(f, ErrEntry, statetest.Canonical, Entry[number]{Item: 7, Priority: 0.5, Seen: 3, Weight: 2})
 }
 
 func FuzzRestoreState(f *testing.F) {
 	o := Options[number]{Size: 3}
 	s := NewSample(o)
 	require.NoError(f, s.ProcessBatch(upTo(9), nil))
-	f.Add(backupOf(f, s, true))
-	m := NewMerge(o)
+	statetest.Restore[*Sample[number]]{
+		Fresh: func() *Sample[number] { return NewSample(o) },
+		View: func(s *Sample[number]) any {
+			list, err := s.Entries()
+			return fmt.Sprint(list, err)
+		},
+	}.Fuzz(f, s)
+}
+
+func FuzzRestoreMerge(f *testing.F) {
+	o := Options[number]{Size: 3}
+	m, s := NewMerge(o), NewSample(o)
+	require.NoError(f, s.ProcessBatch(upTo(9), nil))
 	for _, e := range entries(f, s) {
 		require.NoError(f, m.Process(e, nil))
 	}
-	f.Add(backupOf(f, m, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := NewSample(o)
-		if err := a.RestoreState(reader(wire)); err == nil {
-			b := NewSample(o)
-			require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-			require.Equal(t, entries(t, a), entries(t, b))
-		}
-		m := NewMerge(o)
-		if err := m.RestoreState(reader(wire)); err == nil {
-			again := NewMerge(o)
-			require.NoError(t, again.RestoreState(reader(backupOf(t, m, true))))
-			require.Equal(t, m.entries, again.entries)
-		}
-	})
+	statetest.Restore[*Merge[number]]{
+		Fresh: func() *Merge[number] { return NewMerge(o) },
+		View:  func(m *Merge[number]) any { return m.entries },
+	}.Fuzz(f, m)
 }

@@ -1,7 +1,6 @@
 package spacesaving_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/jobtest"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -30,34 +30,25 @@ func TestJob(t *testing.T) {
 		require.NoError(t, exact.Add(items[i]))
 	}
 	o := spacesaving.Options{Capacity: 400, Threshold: 0.01, Alpha: 3}
-	for _, pipe := range []bool{false, true} {
-		for _, faults := range []int{0, 4} {
-			opts := controller.Options{Params: errorbound.Params{Theta: 600, L: 20, Gamma: 500}, PipeSources: pipe}
-			for i := range faults {
-				opts.Faults = append(opts.Faults, controller.Fault{Operator: "count", Worker: i % 2, Items: uint64(4000 * (i + 1))})
-			}
-			top := stream.New("space-saving")
-			in := stream.From(top, "items", connector.Slice(items))
-			var out connector.Collector[heavyhitter.Row]
-			stream.To(spacesaving.Assemble(in, o, 2), "out", connector.Collect(&out))
-			result, err := controller.RunLocal(context.Background(), top, opts)
-			require.NoError(t, err)
-			require.Len(t, result.Failures, faults)
-			bound := 0.0
-			if faults > 0 {
-				bound = spacesaving.Bound(opts.Params, o)
-			}
-			reported := map[connector.Key]bool{}
-			for _, row := range out.Items() {
-				reported[row.Key] = true
-				require.GreaterOrEqual(t, row.Estimate, exact.Weight(row.Key)-bound)
-				require.LessOrEqual(t, row.Estimate, exact.Weight(row.Key)+exact.Total()/float64(o.Capacity)+1e-6)
-			}
-			must := exact.HeavyHitters(o.Threshold + bound/exact.Total())
-			require.Greater(t, len(must), 3)
-			for _, row := range must {
-				require.True(t, reported[row.Key], "%v", row)
-			}
+	assemble := func(in stream.Stream[connector.Keyed]) stream.Stream[heavyhitter.Row] {
+		return spacesaving.Assemble(in, o, 2)
+	}
+	for c := range jobtest.Cases(controller.Options{Params: errorbound.Params{Theta: 600, L: 20, Gamma: 500}}, "count", 4, 4000) {
+		out := jobtest.Run(t, items, assemble, c)
+		bound := 0.0
+		if len(c.Faults) > 0 {
+			bound = spacesaving.Bound(c.Params, o)
+		}
+		reported := map[connector.Key]bool{}
+		for _, row := range out {
+			reported[row.Key] = true
+			require.GreaterOrEqual(t, row.Estimate, exact.Weight(row.Key)-bound)
+			require.LessOrEqual(t, row.Estimate, exact.Weight(row.Key)+exact.Total()/float64(o.Capacity)+1e-6)
+		}
+		must := exact.HeavyHitters(o.Threshold + bound/exact.Total())
+		require.Greater(t, len(must), 3)
+		for _, row := range must {
+			require.True(t, reported[row.Key], "%v", row)
 		}
 	}
 }

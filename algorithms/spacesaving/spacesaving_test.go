@@ -2,9 +2,9 @@ package spacesaving
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,27 +12,11 @@ import (
 
 	"github.com/afstream/afstream/algorithms/heavyhitter"
 	"github.com/afstream/afstream/connector"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
 
 var options = Options{Capacity: 8, Threshold: 0.2, Alpha: 3}
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
-}
-
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
-}
 
 func item(key string, weight float64) connector.Keyed {
 	return connector.MakeKeyed([]byte(key), weight)
@@ -98,7 +82,7 @@ func TestMerge(t *testing.T) {
 			}
 		}
 		again := NewMerge(options)
-		require.NoError(t, again.RestoreState(reader(backupOf(t, m, false))))
+		require.NoError(t, again.RestoreState(statetest.Reader(statetest.Backup(t, m, false))))
 		require.Equal(t, m.Rows(), again.Rows())
 		rows := m.Rows()
 		q := heavyhitter.Compare(rows, exact, options.Threshold)
@@ -108,6 +92,46 @@ func TestMerge(t *testing.T) {
 			require.GreaterOrEqual(t, r.Estimate, exact.Weight(r.Key))
 			require.LessOrEqual(t, r.Estimate, exact.Weight(r.Key)+exact.Total()/float64(options.Capacity)+1e-9)
 			require.InDelta(t, r.Estimate/exact.Total(), r.Share, 1e-12)
+		}
+	})
+}
+
+// TestMergeLaws: neither the order of the partitions matters, nor those without items. That the parts are the whole holds
+// as a bound only: the estimate of the merge and that of one summary of everything are each above the truth by at most
+// total/Capacity. There is no associativity to check, since what is merged is not merged again.
+func TestMergeLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := options
+		o.Threshold = 1 / float64(o.Capacity) // every key that is certain to have a counter
+		whole, parts := NewCount(o), []*Count{NewCount(o), NewCount(o), NewCount(o)}
+		for _, part := range parts {
+			for range rapid.IntRange(0, 60).Draw(t, "items") {
+				it := drawItem(t)
+				require.NoError(t, whole.Process(it, nil))
+				require.NoError(t, part.Process(it, nil))
+			}
+		}
+		merged := func(parts ...*Count) []heavyhitter.Row {
+			m := NewMerge(o)
+			for _, part := range parts {
+				for p := range part.summary.partials() {
+					require.NoError(t, m.Process(p, nil))
+				}
+			}
+			return m.Rows()
+		}
+		rows := merged(parts...)
+		require.Equal(t, rows, merged(parts[2], parts[0], parts[1]))
+		require.Equal(t, rows, merged(parts[1], parts[0], parts[2]))
+		require.Equal(t, rows, merged(NewCount(o), parts[0], parts[1], NewCount(o), parts[2]))
+		estimates := map[connector.Key]float64{}
+		for _, row := range merged(whole) {
+			estimates[row.Key] = row.Estimate
+		}
+		for _, row := range rows {
+			if e, ok := estimates[row.Key]; ok {
+				require.InDelta(t, e, row.Estimate, whole.summary.total/float64(o.Capacity))
+			}
 		}
 	})
 }
@@ -175,129 +199,85 @@ func TestDivergence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := NewCount(options)
 		c.SetTheta(10)
-		var durable [][]byte
-		var flight []byte
-		whole, stale := false, false
+		s, stale := statetest.NewStore(c), false
 		var items []connector.Keyed // of this window
-		landed := func() [][]byte {
-			switch {
-			case flight == nil:
-				return durable
-			case whole:
-				return [][]byte{flight}
-			}
-			return append(durable[:len(durable):len(durable)], flight)
-		}
-		check := func(chunks [][]byte) {
+		check := func(backups [][]byte) {
 			r, exact := NewCount(options), heavyhitter.NewExact()
-			require.NoError(t, r.RestoreState(reader(chunks...)))
+			require.NoError(t, r.RestoreState(statetest.Reader(backups...)))
 			for _, it := range items {
 				if exact.Total() < r.summary.total {
 					require.NoError(t, exact.Add(it))
 				}
 			}
 			checkEstimates(t, &r.summary, exact)
-			require.Equal(t, c.summary.total-exact.Total() <= c.StateDivergence(), true)
+			require.LessOrEqual(t, c.summary.total-exact.Total(), c.StateDivergence())
 		}
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
-			case 0, 1:
-				whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
-				flight = backupOf(t, c, whole)
-			case 2:
-				if flight != nil {
-					durable, flight, stale = landed(), nil, false
-					c.BackupDurable()
-				}
-			case 3:
-				if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
-					durable, flight = landed(), nil // it may have become durable
-					c.reset()
-					stale, items = c.saved, nil
-				}
-			default:
-				for range rapid.IntRange(0, 9).Draw(t, "items") {
-					it := drawItem(t)
-					items = append(items, it)
-					require.NoError(t, c.Process(it, nil))
-				}
+			if rapid.IntRange(0, 60).Draw(t, "reset") == 0 {
+				s.LandUnheard() // it may have become durable
+				c.reset()
+				stale, items = c.saved, nil
 			}
-			if stale {
-				require.Equal(t, math.Inf(1), c.StateDivergence())
-				continue
+			for range rapid.IntRange(0, 9).Draw(t, "items") {
+				it := drawItem(t)
+				items = append(items, it)
+				require.NoError(t, c.Process(it, nil))
 			}
-			check(durable)
-			check(landed())
+			s.Draw(t)
+			stale = stale && math.IsInf(c.StateDivergence(), 1)
+			if !stale {
+				check(s.Durable())
+				check(s.Landed())
+			}
 		}
-		durable = append(durable, backupOf(t, c, false))
-		c.BackupDurable()
+		s.Land()
+		s.Save(t, false)
 		require.Zero(t, c.StateDivergence())
-		check(durable)
+		check(s.Durable())
 	})
 }
 
 func TestRestoreRefuses(t *testing.T) {
 	o := options
 	o.Capacity = 9
-	require.ErrorIs(t, NewCount(o).RestoreState(reader(backupOf(t, NewCount(options), true))), ErrOptions)
-	put := func(key, value string) []byte {
-		w := stream.NewStateWriter(nil, false)
-		w.Put([]byte(key), []byte(value))
-		return w.Bytes()
-	}
+	require.ErrorIs(t, NewCount(o).RestoreState(statetest.Reader(statetest.Backup(t, NewCount(options), true))), ErrOptions)
 	c := NewCount(options)
 	require.NoError(t, c.Process(item("a", 1), nil))
-	value := string(backupOf(t, c, true))
-	for _, chunk := range [][]byte{put("total", "x"), put("\x00\x00\x00\x01", value), put("\x00\x00\x00\x00", "12345678"), put("k", "12345678"), put("summary", "1")} {
-		require.ErrorIs(t, NewCount(options).RestoreState(reader(chunk)), stream.ErrState)
-		require.ErrorIs(t, NewMerge(options).RestoreState(reader(chunk)), stream.ErrState)
+	value := string(statetest.Backup(t, c, true))
+	for _, chunk := range [][]byte{statetest.Element("total", "x"), statetest.Element("\x00\x00\x00\x01", value), statetest.Element("\x00\x00\x00\x00", "12345678"), statetest.Element("k", "12345678"), statetest.Element("summary", "1")} {
+		require.ErrorIs(t, NewCount(options).RestoreState(statetest.Reader(chunk)), stream.ErrState)
+		require.ErrorIs(t, NewMerge(options).RestoreState(statetest.Reader(chunk)), stream.ErrState)
 	}
 }
 
 func FuzzPartial(f *testing.F) {
 	c := NewCount(options)
 	require.NoError(f, c.ProcessBatch([]connector.Keyed{item("a", 1), item("b", 2)}, nil))
-	for p := range c.summary.partials() {
-		wire, err := p.AppendBinary(nil)
-		require.NoError(f, err)
-		f.Add(wire)
-	}
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var p Partial
-		if err := p.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrPartial)
-			require.Equal(t, Partial{}, p)
-			return
-		}
-		again, err := p.AppendBinary(nil)
-		require.NoError(t, err)
+	statetest.FuzzBinary(f, ErrPartial, func(t *testing.T, p Partial, wire, again []byte) {
 		require.Equal(t, wire, again)
 		require.NoError(t, NewMerge(options).Process(p, nil))
-	})
+	}, slices.Collect(c.summary.partials())...)
 }
 
 func FuzzRestoreState(f *testing.F) {
+	c := NewCount(options)
+	require.NoError(f, c.ProcessBatch([]connector.Keyed{item("a", 1), item("b", 2)}, nil))
+	statetest.Restore[*Count]{
+		Fresh:    func() *Count { return NewCount(options) },
+		View:     func(c *Count) any { return c.Counters() },
+		Refusals: []error{ErrOptions},
+	}.Fuzz(f, c)
+}
+
+func FuzzRestoreMerge(f *testing.F) {
 	c, m := NewCount(options), NewMerge(options)
 	require.NoError(f, c.ProcessBatch([]connector.Keyed{item("a", 1), item("b", 2)}, nil))
-	f.Add(backupOf(f, c, true))
 	for p := range c.summary.partials() {
 		require.NoError(f, m.Process(p, nil))
 	}
-	f.Add(backupOf(f, m, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := NewCount(options)
-		if a.RestoreState(reader(wire)) == nil {
-			b := NewCount(options)
-			require.NoError(t, b.RestoreState(reader(backupOf(t, a, true))))
-			require.Equal(t, a.Counters(), b.Counters())
-		}
-		m := NewMerge(options)
-		if m.RestoreState(reader(wire)) == nil {
-			again := NewMerge(options)
-			require.NoError(t, again.RestoreState(reader(backupOf(t, m, true))))
-			require.Equal(t, m.keys, again.keys)
-		}
-	})
+	statetest.Restore[*Merge]{
+		Fresh: func() *Merge { return NewMerge(options) }, View: func(m *Merge) any { return m.keys },
+	}.Fuzz(f, m)
 }
 
 func benchItems() []connector.Keyed {

@@ -2,34 +2,17 @@ package wordcount
 
 import (
 	"fmt"
-	"io"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/statetest"
 	"github.com/afstream/afstream/stream"
 )
-
-func reader(chunks ...[]byte) *stream.StateReader {
-	return stream.NewStateReader(func() ([]byte, error) {
-		if len(chunks) == 0 {
-			return nil, io.EOF
-		}
-		c := chunks[0]
-		chunks = chunks[1:]
-		return c, nil
-	})
-}
-
-// backupOf takes a backup, which is then in flight.
-func backupOf(t require.TestingT, b stream.BackupState, whole bool) []byte {
-	w := stream.NewStateWriter(nil, whole)
-	require.NoError(t, b.BackupState(w))
-	return append([]byte{}, w.Bytes()...)
-}
 
 // countsOf is what t would emit.
 func countsOf(t *table) map[string]uint64 {
@@ -85,35 +68,6 @@ func TestTableAgainstMap(t *testing.T) {
 	})
 }
 
-// backups is what the store holds of a table whose worker may die at any moment.
-type backups struct {
-	durable [][]byte // a whole one and the partial ones after it
-	flight  []byte   // nil if there is none
-	whole   bool     // the one in flight
-}
-
-func (b *backups) begin(t require.TestingT, from stream.BackupState, whole bool) {
-	b.flight, b.whole = backupOf(t, from, whole), whole
-}
-
-// landed is what the store would hold if the backup in flight were durable.
-func (b *backups) landed() [][]byte {
-	switch {
-	case b.flight == nil:
-		return b.durable
-	case b.whole:
-		return [][]byte{b.flight}
-	}
-	return append(b.durable[:len(b.durable):len(b.durable)], b.flight)
-}
-
-func (b *backups) land(c stream.BackupDurable) {
-	if b.flight != nil {
-		b.durable, b.flight = b.landed(), nil
-		c.BackupDurable()
-	}
-}
-
 // TestDivergence: at any moment the divergence is at least the distance from what a restore would find now, or would
 // find if the backup in flight turned out to have become durable; and it is tight enough to go on.
 func TestDivergence(t *testing.T) {
@@ -123,31 +77,18 @@ func TestDivergence(t *testing.T) {
 		alpha := rapid.SampledFrom([]float64{1, 3}).Draw(t, "alpha")
 		c := &counter{words: newTable(norm, alpha)}
 		c.SetTheta(theta)
-		var b backups
-		restored := func(chunks ...[]byte) map[string]uint64 {
-			r := newTable(norm, alpha)
-			require.NoError(t, r.restore(reader(chunks...)))
-			return countsOf(r)
-		}
+		s := statetest.NewStore(c)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
-			case 0, 1:
-				b.begin(t, c, rapid.IntRange(0, 3).Draw(t, "whole") == 0)
-			case 2, 3:
-				b.land(c)
-			case 4:
-				if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
-					c.words.reset()
-				}
-			default:
-				for range rapid.IntRange(1, 30).Draw(t, "adds") {
-					word := fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "word"))
-					c.words.add([]byte(word), uint64(rapid.IntRange(1, int(alpha)).Draw(t, "n")))
-				}
+			if rapid.IntRange(0, 60).Draw(t, "reset") == 0 {
+				c.words.reset()
 			}
-			now, d := countsOf(c.words), c.StateDivergence()
-			require.GreaterOrEqual(t, d, distance(norm, now, restored(b.durable...)))
-			require.GreaterOrEqual(t, d, distance(norm, now, restored(b.landed()...)))
+			for range rapid.IntRange(0, 30).Draw(t, "adds") {
+				word := fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "word"))
+				c.words.add([]byte(word), uint64(rapid.IntRange(1, int(alpha)).Draw(t, "n")))
+			}
+			s.Draw(t)
+			statetest.CheckLoss(t, s, math.Inf(1), func() *counter { return &counter{words: newTable(norm, alpha)} },
+				func(r *counter) float64 { return distance(norm, countsOf(c.words), countsOf(r.words)) })
 		}
 	})
 }
@@ -164,11 +105,11 @@ func TestPartialBackupsLeaveRoom(t *testing.T) {
 		for range rapid.IntRange(0, 30).Draw(t, "adds") {
 			c.words.add([]byte{byte(rapid.IntRange(0, 5).Draw(t, "word"))}, rapid.Uint64Range(1, 200).Draw(t, "n"))
 		}
-		backupOf(t, c, false)
+		statetest.Backup(t, c, false)
 		c.BackupDurable()
 		require.LessOrEqual(t, c.StateDivergence()+math.Floor(alpha), theta)
 		require.LessOrEqual(t, c.StateDivergence(), theta/2)
-		require.Empty(t, backupOf(t, c, false), "nothing is written twice")
+		require.Empty(t, statetest.Backup(t, c, false), "nothing is written twice")
 	})
 }
 
@@ -177,9 +118,9 @@ func TestLostBackup(t *testing.T) {
 	c := &counter{words: newTable(errorbound.Max, 1)}
 	c.SetTheta(10)
 	c.words.add([]byte("a"), 9)
-	lost := backupOf(t, c, false)
+	lost := statetest.Backup(t, c, false)
 	require.NotEmpty(t, lost)
-	require.Equal(t, lost, backupOf(t, c, false))
+	require.Equal(t, lost, statetest.Backup(t, c, false))
 	c.BackupDurable()
 	require.Zero(t, c.StateDivergence()-5, "the quiet words may have grown by half of theta")
 }
@@ -189,19 +130,17 @@ func TestForgottenWords(t *testing.T) {
 	for _, theta := range []float64{100, math.Inf(1)} {
 		c := &counter{words: newTable(errorbound.Max, 1)}
 		c.SetTheta(theta)
-		var b backups
+		s := statetest.NewStore(c)
 		for window := range 5 {
 			for i := range 2000 {
 				c.words.add(fmt.Appendf(nil, "%d-%d", window, i), 1)
 			}
 			c.words.add(fmt.Append(nil, window), 200) // one that partial backups write
-			b.begin(t, c, window == 2)
-			b.land(c)
+			s.Save(t, window == 2)
 			require.LessOrEqual(t, len(c.words.entries), 4100)
-			b.begin(t, c, false) // the first may hold no more than what replaces the window before
-			b.land(c)
+			s.Save(t, false) // the first may hold no more than what replaces the window before
 			r := newTable(errorbound.Max, 1)
-			require.NoError(t, r.restore(reader(b.durable...)))
+			require.NoError(t, r.restore(statetest.Reader(s.Durable()...)))
 			require.LessOrEqual(t, distance(errorbound.Max, countsOf(c.words), countsOf(r)), 50.0)
 			for word := range countsOf(r) {
 				require.Equal(t, fmt.Sprint(window), word[:1])
@@ -214,13 +153,8 @@ func TestForgottenWords(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	put := func(key, value string) []byte {
-		w := stream.NewStateWriter(nil, false)
-		w.Put([]byte(key), []byte(value))
-		return w.Bytes()
-	}
-	for _, chunk := range [][]byte{put("", "\x01"), put("a", ""), put("a", "\x00"), put("a", "\x01\x01"), put("a", "\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), {1}} {
-		require.ErrorIs(t, newTable(errorbound.Max, 1).restore(reader(chunk)), stream.ErrState, "%q", chunk)
+	for _, chunk := range [][]byte{statetest.Element("", "\x01"), statetest.Element("a", ""), statetest.Element("a", "\x00"), statetest.Element("a", "\x01\x01"), statetest.Element("a", "\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), {1}} {
+		require.ErrorIs(t, newTable(errorbound.Max, 1).restore(statetest.Reader(chunk)), stream.ErrState, "%q", chunk)
 	}
 }
 
@@ -228,34 +162,16 @@ func FuzzRestoreState(f *testing.F) {
 	c := &counter{words: newTable(errorbound.Max, 1)}
 	c.words.add([]byte("a"), 3)
 	c.words.add([]byte("bc"), 300)
-	f.Add(backupOf(f, c, true))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		a := &counter{words: newTable(errorbound.Max, 1)}
-		if a.RestoreState(reader(wire)) != nil {
-			return
-		}
-		b := newTable(errorbound.Max, 1)
-		require.NoError(t, b.restore(reader(backupOf(t, a, true))))
-		require.Equal(t, countsOf(a.words), countsOf(b))
-	})
+	statetest.Restore[*counter]{
+		Fresh: func() *counter { return &counter{words: newTable(errorbound.Max, 1)} },
+		View:  func(c *counter) any { return countsOf(c.words) },
+	}.Fuzz(f, c)
 }
 
 func FuzzCounts(f *testing.F) {
 	table := newTable(errorbound.Max, 1)
 	table.add([]byte("word"), 300)
-	for piece := range table.pieces() {
-		wire, _ := piece.AppendBinary(nil)
-		f.Add(wire)
-	}
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		var c Counts
-		if err := c.UnmarshalBinary(wire); err != nil {
-			require.ErrorIs(t, err, ErrCounts)
-			require.Equal(t, Counts{}, c)
-			return
-		}
-		again, err := c.AppendBinary(nil)
-		require.NoError(t, err)
+	statetest.FuzzBinary(f, ErrCounts, func(t *testing.T, c Counts, wire, again []byte) {
 		require.Equal(t, wire, again)
 		n := 0
 		for word, count := range c.All() {
@@ -264,5 +180,5 @@ func FuzzCounts(f *testing.F) {
 			n++
 		}
 		require.LessOrEqual(t, 3*n, len(wire)-1, "a length, a byte and a count each")
-	})
+	}, slices.Collect(table.pieces())...)
 }

@@ -19,11 +19,12 @@ const module = "github.com/afstream/afstream/"
 var floors = [][]string{
 	{"ringbuf", "errorbound", "data", "internal/house"},
 	{"stream", "threshold"},
+	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
 	{"algorithms/countmin"},
 	{"algorithms/", "worker"},
 	{"algorithms/spacesaving", "controller"},
-	{"job"},
+	{"job", "internal/jobtest"},
 	{"experiments"},
 	{"cli"},
 	{"cmd/afstream", "examples/"},
@@ -31,6 +32,8 @@ var floors = [][]string{
 
 // barred lists imports that the floors would allow and the house does not, with the reason.
 var barred = []struct{ from, to, why string }{
+	{"", "internal/statetest", "only tests may"},
+	{"", "internal/jobtest", "only tests may"},
 	{"algorithms/", "worker", "algorithms do not know the runtime"},
 	{"algorithms/", "controller", "algorithms do not know the runtime"},
 	{"algorithms/", "backup", "algorithms write elements, where to is not their business"},
