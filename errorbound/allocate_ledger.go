@@ -147,11 +147,15 @@ func (l *Ledger) Rebalance(loads []Load, floor float64) ([]Change, error) {
 	}
 	l.round++
 	var changes []Change
+	least := leastChange
+	if l.lacking(wish) {
+		least = 0 // a hundredth of a large reserve may be all that a small one lacks
+	}
 	for i := range l.workers {
 		a := &l.workers[i]
 		before := a.target
 		a.wish, a.lowering = wish[i], 0
-		if a.target = a.granted; wish[i] < a.granted*(1-leastChange) {
+		if a.target = a.granted; wish[i] < a.granted*(1-least) {
 			a.target = wish[i]
 			a.lowering = l.round
 			changes = append(changes, l.change(i, true))
@@ -160,6 +164,16 @@ func (l *Ledger) Rebalance(loads []Load, floor float64) ([]Change, error) {
 		}
 	}
 	return append(changes, l.raise()...), nil
+}
+
+// lacking says whether a worker is to have more by a change that is worth a message.
+func (l *Ledger) lacking(wish []float64) bool {
+	for i, a := range l.workers {
+		if wish[i] > a.granted*(1+leastChange) {
+			return true
+		}
+	}
+	return false
 }
 
 // wishes returns the reserves that are best for loads.
