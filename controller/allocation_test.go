@@ -164,6 +164,7 @@ func TestDivisionProperties(t *testing.T) {
 				Operator: "ids", Worker: rapid.IntRange(0, c.workers-1).Draw(rt, "who"), Items: rapid.Uint64Range(1, c.items).Draw(rt, "when"),
 			})
 		}
+		o.Faults = once(o.Faults)
 		c.options = o
 		c.equal = c.unit() / 2 * errorbound.Share(c.measure.Norm, c.measure.Combine, c.workers)
 

@@ -3,7 +3,6 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,12 +132,7 @@ func TestPeersThroughFailures(t *testing.T) {
 				Items: rapid.Uint64Range(1, p.n/uint64(p.workers)).Draw(rt, "after"),
 			})
 		}
-		seen := map[controller.Fault]bool{} // the same twice is refused
-		o.Faults = slices.DeleteFunc(o.Faults, func(f controller.Fault) bool {
-			again := seen[f]
-			seen[f] = true
-			return again
-		})
+		o.Faults = once(o.Faults)
 		r, missing, again := p.run(rt, o)
 		rt.Logf("%v: %+v", o.Faults, r.Failures)
 

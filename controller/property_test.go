@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -232,4 +233,14 @@ func check(rt *rapid.T, o controller.Options, r *controller.Result, l *ledger, n
 	if len(r.Failures) == 0 && lost > 0 {
 		rt.Errorf("lost %d items without a failure", lost)
 	}
+}
+
+// once drops failures that are there already: the same twice is refused.
+func once(faults []controller.Fault) []controller.Fault {
+	seen := map[controller.Fault]bool{}
+	return slices.DeleteFunc(faults, func(f controller.Fault) bool {
+		again := seen[f]
+		seen[f] = true
+		return again
+	})
 }
