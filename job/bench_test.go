@@ -31,6 +31,7 @@ import (
 var (
 	benchTextPath    = flag.String("bench.text", connector.Builtin+"opticks", "text that the benchmarks of wordcount and grep read")
 	benchFlightsPath = flag.String("bench.flights", connector.Builtin+"flights", "flights that the benchmarks of join and logistic-regression read")
+	benchSide        = flag.String("bench.side", "", "the only side to run, to be profiled: hand, none, approximate, errorfree")
 	benchSize        = flag.Float64("bench.size", 1, "how much of the usual amount of input the benchmarks read")
 )
 
@@ -89,16 +90,24 @@ func (c *contest) rounds(b *testing.B, procs float64) {
 	for range b.N {
 		want := uint64(0)
 		for i, s := range sides {
+			if *benchSide != "" && *benchSide != s.name {
+				continue
+			}
 			took, got := c.run(b, s)
 			costs[i] = append(costs[i], took)
 			if s.hand {
 				want = got
 			}
-			require.True(b, got == want || s.guarantee == worker.ErrorFree && c.slow < c.items, "%s: %d, by hand %d", s.name, got, want)
+			require.True(b, *benchSide != "" || got == want || s.guarantee == worker.ErrorFree && c.slow < c.items, "%s: %d, by hand %d", s.name, got, want)
 		}
 	}
 	for i, s := range sides {
-		b.ReportMetric(median(b.N, func(n int) float64 { return costs[i][n].wall }), s.name+"-ns/item")
+		if len(costs[i]) > 0 {
+			b.ReportMetric(median(b.N, func(n int) float64 { return costs[i][n].wall }), s.name+"-ns/item")
+		}
+	}
+	if *benchSide != "" {
+		return
 	}
 	hand, none, approximate := costs[0], costs[1], costs[2]
 	b.ReportMetric(0, "ns/op")

@@ -149,6 +149,13 @@ func (b *Backup) decide(d float64) Action {
 	return Continue
 }
 
+// Pays reports whether a commit that is made for another reason while the state reads d, a mark for instance, should take
+// elements along: if a backup is due, or nearly, that is above half of where one starts. Below that it would write elements
+// that are written again before long, or again and again where the positions are committed often.
+func (b *Backup) Pays(d float64) bool {
+	return !(d <= b.begin/2 && b.Divergence(d)+b.alpha <= b.theta)
+}
+
 // Started says that a backup has begun: the state read before when its snapshot was taken and reads after now. A
 // whole backup of a plain state leaves after = 0, a partial one what its unsaved elements still diverge by; a
 // self-accounting state reads the same until the backup is durable. Calling it with a backup in flight breaks B2.

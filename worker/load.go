@@ -238,8 +238,10 @@ func (o *operator) promise() error {
 	if s.divergence != nil {
 		o.policy = o.newPolicy(o.w.budget.Theta)
 	}
+	_, harmless := o.task.Operator().(stream.Idempotent)
+	o.repeats = cfg.emits() && !harmless
 	switch {
-	case cfg.emits():
+	case o.repeats:
 		o.marks = threshold.NewMarks(o.w.budget.L)
 	case cfg.Node.IsSink && cfg.InputsAtRisk:
 		if s.flush == nil {
@@ -249,7 +251,7 @@ func (o *operator) promise() error {
 		o.halved = true
 		o.w.budget.L /= 2
 		o.marks = threshold.NewMarks(o.w.budget.L)
-	case o.policy != nil || s.flush != nil:
+	case o.policy != nil || s.flush != nil || harmless:
 		o.plan.every = replayLimit
 	}
 	return nil

@@ -251,6 +251,9 @@ func (l *Learner) touchAll() {
 	}
 }
 
+// Idempotent implements stream.Idempotent: updates hold sums since the beginning.
+func (l *Learner) Idempotent() {}
+
 // Feedback implements stream.FeedbackReceiver. The error wraps ErrMessage; nothing of the model has then been taken.
 func (l *Learner) Feedback(_ int, m Model) error {
 	if len(m.Index) != len(m.Others) {
