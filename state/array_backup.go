@@ -18,9 +18,9 @@ func (a *Array[T]) BackupState(w *stream.StateWriter) error {
 		return a.writeAll(w)
 	}
 	a.ground()
-	a.measureList()
 	var err error
 	if w.Whole() || a.blind {
+		a.measureList()
 		if err = a.writeAll(w); err == nil {
 			a.flying = slices.Grow(a.flying, len(a.values))[:len(a.values)]
 			for i := range a.flying {
@@ -89,17 +89,12 @@ func (a *Array[T]) ground() {
 // choose appends the elements that a partial backup writes to dst, in order. The error wraps ErrNotFinite.
 func (a *Array[T]) choose(dst []int) ([]int, error) {
 	if a.options.Norm == errorbound.Max {
+		a.measureList()
 		dst = append(dst, a.list...)
 		slices.Sort(dst)
 		return dst, nil
 	}
-	left := 0.0
-	a.changes = a.changes[:0]
-	for _, i := range a.list {
-		d, _ := a.distances(i, &a.shadows[i]) // nothing is in flight
-		a.changes = append(a.changes, change{i, d})
-		left += d
-	}
+	left := a.gather()
 	if left-left != 0 { // say which one it is
 		for _, i := range a.list {
 			if v := a.values[i]; !finite(v) {
@@ -114,14 +109,33 @@ func (a *Array[T]) choose(dst []int) ([]int, error) {
 	return dst, nil
 }
 
-// BackupDurable implements stream.BackupDurable, in time proportional to the number of elements in the backup and of those
-// that changed since.
+// gather is measureList under L1 and L2 while nothing is in flight: it also collects the changes, and returns their total.
+// A pass of its own for that would cost as much again, for the elements lie far apart in memory.
+func (a *Array[T]) gather() (total float64) {
+	a.changes, a.sums, a.rounding = a.changes[:0], [2]float64{}, 0
+	kept := a.list[:0]
+	for _, i := range a.list {
+		d, _ := a.distances(i, &a.shadows[i])
+		if d == 0 {
+			a.marks[i] &^= listed
+			continue
+		}
+		total += d
+		kept = append(kept, i)
+		a.changes = append(a.changes, change{i, d})
+	}
+	a.list = kept
+	a.sums = [2]float64{total, total}
+	a.rounded(total * float64(len(kept)))
+	return total
+}
+
+// BackupDurable implements stream.BackupDurable, in time proportional to the number of elements in the backup, under Max also to
+// that of the elements that are due.
 func (a *Array[T]) BackupDurable() {
 	if !a.tracked {
 		return
 	}
-	a.refresh()
-	few := len(a.list) <= 4*len(a.flying)
 	for _, i := range a.flying {
 		s := &a.shadows[i]
 		oldDurable, oldFlight := a.distances(i, s)
@@ -135,15 +149,16 @@ func (a *Array[T]) BackupDurable() {
 		a.sums[1] += d - oldFlight
 		a.rounded(2*d + oldDurable + oldFlight)
 		if a.options.Norm == errorbound.Max && !a.marks[i].has(listed) {
-			a.marks[i] |= listed // looked at again just below
-			a.list = append(a.list, i)
+			a.enlist(i) // looked at again just below
 		}
 	}
 	if len(a.flying) == len(a.values) {
 		a.calm, a.blind = 0, false
 	}
+	flown := len(a.flying)
 	a.flying = a.flying[:0]
-	if a.options.Norm == errorbound.Max || few { // under Max so that the peak goes down, else to leave no rounding
+	// Under Max so that the peak goes down, else to leave no rounding, if that costs little.
+	if few := len(a.list) <= 4*flown; a.options.Norm == errorbound.Max || few {
 		a.measureList()
 	}
 }
