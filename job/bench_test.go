@@ -37,7 +37,6 @@ var (
 
 // contest is one job beside the same work by hand.
 type contest struct {
-	name   string
 	items  int     // of the whole input
 	bytes  float64 // of the whole input, 0 if that says nothing
 	slow   int     // items that error-free gets: it waits for a backup with each
@@ -73,15 +72,21 @@ type cost struct{ wall, cpu float64 } // ns
 // each of the time that passed and, with the suffix cpu, of the processor time that the process used, all its goroutines,
 // the collector of garbage and the writing of backups included. On a machine with other work to do only the latter tells much.
 func BenchmarkJobs(b *testing.B) {
-	for _, c := range []func(*testing.B) contest{wordcountContest, grepContest, joinContest, logisticContest} {
-		contest := c(b)
-		for _, procs := range []int{1, 2} {
-			b.Run(fmt.Sprintf("%s/procs=%d", contest.name, procs), func(b *testing.B) {
-				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-				contest.rounds(b, float64(procs))
-			})
-		}
+	run := func(name string, prepare func(*testing.B) contest) {
+		b.Run(name, func(b *testing.B) {
+			c := prepare(b)
+			for _, procs := range []int{1, 2} {
+				b.Run(fmt.Sprintf("procs=%d", procs), func(b *testing.B) {
+					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+					c.rounds(b, float64(procs))
+				})
+			}
+		})
 	}
+	run("wordcount", wordcountContest)
+	run("grep", grepContest)
+	run("join", joinContest)
+	run("logistic-regression", logisticContest)
 }
 
 // rounds runs b.N rounds and reports on them. A pipeline on several cores is compared per core.
@@ -219,7 +224,7 @@ func wordcountContest(b *testing.B) contest {
 	w.Workers, w.Words.Boundaries = 1, wordcount.Alnum
 	blocks := benchBlocks(b, sized(32<<20), wordcount.Blocks("", w.Words))
 	return contest{
-		name: "wordcount", items: len(blocks), bytes: textSize(blocks), slow: min(len(blocks), 5000), params: textParams,
+		items: len(blocks), bytes: textSize(blocks), slow: min(len(blocks), 5000), params: textParams,
 		hand: func() uint64 { return figureOfWords(wordsByHand(blocks)) },
 		job: func(items int) (*stream.Topology, func() uint64) {
 			var rows connector.Collector[wordcount.Row]
@@ -238,7 +243,7 @@ func grepContest(b *testing.B) contest {
 		blocks = append(blocks, text...)
 	}
 	return contest{
-		name: "grep", items: len(blocks), bytes: textSize(blocks), slow: min(len(blocks), 2000), params: textParams,
+		items: len(blocks), bytes: textSize(blocks), slow: min(len(blocks), 2000), params: textParams,
 		hand: func() uint64 { return figureOfMatches(matchesByHand(blocks, g.Find.Strings[0])) },
 		job: func(items int) (*stream.Topology, func() uint64) {
 			var matches connector.Collector[grep.Match]
@@ -275,7 +280,7 @@ func joinContest(b *testing.B) contest {
 		left, right = append(left, a), append(right, d)
 	}
 	return contest{
-		name: "join", items: 2 * len(left), slow: min(2*len(left), 5000), params: joinParams,
+		items: 2 * len(left), slow: min(2*len(left), 5000), params: joinParams,
 		hand: func() uint64 { return uint64(len(pairsByHand(left, right, j.Window, j.Slack))) },
 		job: func(items int) (*stream.Topology, func() uint64) {
 			var pairs connector.Collector[pair]
@@ -292,7 +297,7 @@ func logisticContest(b *testing.B) contest {
 	l.Workers = 1
 	flights := benchFlights(b, sized(500_000))
 	return contest{
-		name: "logistic-regression", items: len(flights), slow: min(len(flights), 5000), params: learnParams,
+		items: len(flights), slow: min(len(flights), 5000), params: learnParams,
 		hand: func() uint64 { return math.Float64bits(modelByHand(flights, l.Model)) },
 		job: func(items int) (*stream.Topology, func() uint64) {
 			into := &learned{}

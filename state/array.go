@@ -146,7 +146,7 @@ func (a *Array[T]) AddAt(at []uint32, d []T) {
 		for k, i := range at {
 			a.values[i] += d[k]
 		}
-	case a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]():
+	case a.isPlain():
 		a.addFloats(at, d)
 	default:
 		for k, i := range at {
@@ -156,6 +156,11 @@ func (a *Array[T]) AddAt(at []uint32, d []T) {
 			a.move(int(i), a.values[i]+d[k])
 		}
 	}
+}
+
+// isPlain says whether distances are differences of floats that are added up.
+func (a *Array[T]) isPlain() bool {
+	return a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
 }
 
 func panicUnordered(at []uint32, k int) {
@@ -208,6 +213,15 @@ func growth[T Number](old, v, from T, squared bool) float64 {
 // move gives element i a new value and keeps the divergence up to date.
 func (a *Array[T]) move(i int, v T) {
 	s := &a.shadows[i]
+	if a.isPlain() && a.marks[i] == listed { // the usual case, in fewer steps
+		grown := growth(a.values[i], v, s.durable, a.options.Norm == errorbound.L2)
+		a.values[i] = v
+		terms := a.sums[0]
+		a.sums[0] += grown
+		a.sums[1] += grown
+		a.rounded(2 * (terms + a.sums[0]))
+		return
+	}
 	wasDurable, wasFlight := a.distances(i, s)
 	if a.paths != nil {
 		a.extend(i, difference(v, a.values[i]))

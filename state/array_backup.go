@@ -12,7 +12,8 @@ import (
 
 // BackupState implements stream.BackupState. A whole backup writes all elements but zeros; a partial one, under Max,
 // those that changed by 1/2 theta or more, otherwise those that changed most until Options.Clear of the divergence is
-// cleared. The key of an element is the 8 bytes of its index. Elements are written in order.
+// cleared. The key of an element is the 8 bytes of its index. A whole backup is in
+// order.
 func (a *Array[T]) BackupState(w *stream.StateWriter) error {
 	if !a.tracked {
 		return a.writeAll(w)
@@ -86,7 +87,7 @@ func (a *Array[T]) ground() {
 	a.flying = a.flying[:0]
 }
 
-// choose appends the elements that a partial backup writes to dst, in order. The error wraps ErrNotFinite.
+// choose appends the elements that a partial backup writes to dst, under Max in order. The error wraps ErrNotFinite.
 func (a *Array[T]) choose(dst []int) ([]int, error) {
 	if a.options.Norm == errorbound.Max {
 		a.measureList()
@@ -105,7 +106,6 @@ func (a *Array[T]) choose(dst []int) ([]int, error) {
 	for _, c := range largest(a.changes, left, a.options.goal(left, a.theta)) {
 		dst = append(dst, c.slot)
 	}
-	slices.Sort(dst)
 	return dst, nil
 }
 
@@ -158,7 +158,7 @@ func (a *Array[T]) BackupDurable() {
 	flown := len(a.flying)
 	a.flying = a.flying[:0]
 	// Under Max so that the peak goes down, else to leave no rounding, if that costs little.
-	if few := len(a.list) <= 4*flown; a.options.Norm == errorbound.Max || few {
+	if few := len(a.list) <= 2*flown; a.options.Norm == errorbound.Max || few {
 		a.measureList()
 	}
 }

@@ -32,6 +32,7 @@ type Learner struct {
 	stamp        uint32
 	at           []uint32 // scratch of one step
 	step         []float64
+	plain        *stream.StateWriter // scratch of backups
 
 	partition int
 	quality   *Prequential
