@@ -17,6 +17,10 @@ type BackupConfig struct {
 	// either (changes that cancel can bring the state closer to the one and further from the other). If false, the
 	// state's divergence restarts when a backup begins, and Backup adds what is in flight.
 	SelfAccounting bool
+	// Begin is the share of theta beyond which a backup begins; 0 is 1/2, or 3/4 for a self-accounting state. What is left
+	// is for what is processed while the backup is written. It steers only. A distance that grows with the root of the items, as
+	// the Euclidean one does where steps are independent, passes the last part slowly and may begin later.
+	Begin float64
 }
 
 // Backup decides when the state of one partition is backed up. Readings (d) are what the state's StateDivergence
@@ -57,6 +61,9 @@ func NewBackup(c BackupConfig) *Backup {
 	}
 	if c.SelfAccounting {
 		b.begin = c.Theta * 3 / 4
+	}
+	if c.Begin > 0 {
+		b.begin = c.Theta * min(c.Begin, 1)
 	}
 	b.quiet = b.calm()
 	return b

@@ -211,6 +211,8 @@ func (o *operator) promise() error {
 	if t, ok := o.task.Operator().(stream.Thresholder); ok {
 		t.SetTheta(o.w.budget.Theta)
 	}
+	_, harmless := o.task.Operator().(stream.Idempotent)
+	o.repeats = cfg.emits() && !harmless
 	if cfg.Guarantee == None {
 		o.plan.never = true
 		return nil
@@ -238,8 +240,6 @@ func (o *operator) promise() error {
 	if s.divergence != nil {
 		o.policy = o.newPolicy(o.w.budget.Theta)
 	}
-	_, harmless := o.task.Operator().(stream.Idempotent)
-	o.repeats = cfg.emits() && !harmless
 	switch {
 	case o.repeats:
 		o.marks = threshold.NewMarks(o.w.budget.L)
