@@ -42,6 +42,7 @@ type Array[T Number] struct {
 	sums       [2]float64
 	rounding   float64  // what the rounding of sums may hide
 	flying     []int    // indices in the backup in flight
+	complete   bool     // the last backup holds all elements
 	changes    []change // scratch of backups
 	blind      bool     // was untracked: what is durable is not known until a backup of all elements is
 }

@@ -12,22 +12,17 @@ import (
 
 // BackupState implements stream.BackupState. A whole backup writes all elements but zeros; a partial one, under Max,
 // those that changed by 1/2 theta or more, otherwise those that changed most until Options.Clear of the divergence is
-// cleared. The key of an element is the 8 bytes of its index. A whole backup is in
-// order.
+// cleared. The key of an element is the 8 bytes of its index. A whole backup is in order.
 func (a *Array[T]) BackupState(w *stream.StateWriter) error {
 	if !a.tracked {
 		return a.writeAll(w)
 	}
 	a.ground()
 	var err error
-	if w.Whole() || a.blind {
+	if a.complete = w.Whole() || a.blind; a.complete {
 		a.measureList()
-		if err = a.writeAll(w); err == nil {
-			a.flying = slices.Grow(a.flying, len(a.values))[:len(a.values)]
-			for i := range a.flying {
-				a.flying[i] = i
-			}
-		}
+		err = a.writeAll(w)
+		a.flying = append(a.flying, a.changed()...)
 	} else {
 		a.flying, err = a.choose(a.flying)
 		for _, i := range a.flying {
@@ -40,6 +35,19 @@ func (a *Array[T]) BackupState(w *stream.StateWriter) error {
 	}
 	a.takeOff()
 	return nil
+}
+
+// changed returns the elements whose backup changes anything: under L1 and L2 those that are listed, unless it is not known what
+// is durable.
+func (a *Array[T]) changed() []int {
+	if a.options.Norm != errorbound.Max && !a.blind {
+		return a.list
+	}
+	all := make([]int, len(a.values))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // takeOff notes what a backup has just written.
@@ -152,8 +160,8 @@ func (a *Array[T]) BackupDurable() {
 			a.enlist(i) // looked at again just below
 		}
 	}
-	if len(a.flying) == len(a.values) {
-		a.calm, a.blind = 0, false
+	if a.complete {
+		a.calm, a.blind, a.complete = 0, false, false
 	}
 	flown := len(a.flying)
 	a.flying = a.flying[:0]
