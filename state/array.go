@@ -340,26 +340,32 @@ func (a *Array[T]) StateDivergence() float64 {
 
 // measureAll makes the list and the divergence anew from all elements.
 func (a *Array[T]) measureAll() {
-	a.calm = 0
-	a.list = a.list[:0]
+	a.list, a.calm, a.peak, a.sums, a.rounding = a.list[:0], 0, 0, [2]float64{}, 0
 	for i := range a.shadows {
-		a.marks[i] |= listed
-		a.list = append(a.list, i)
+		a.marks[i] &^= listed
+		if a.values[i] == a.shadows[i].durable && a.paths == nil && !a.marks[i].has(flying) {
+			continue // as nearly all are in the beginning
+		}
+		a.measure(i)
 	}
-	a.measureList()
 }
 
 // measureList makes the list and the divergence anew from the elements that are listed.
 func (a *Array[T]) measureList() {
 	old := a.list
 	a.list, a.peak, a.sums, a.rounding = a.list[:0], 0, [2]float64{}, 0
-	for _, i := range old { // note appends to the same array, never beyond what has been read
-		s := &a.shadows[i]
+	for _, i := range old { // measure appends to the same array, never beyond what has been read
 		a.marks[i] &^= listed
-		d, f := a.distances(i, s)
-		a.sums[0] += d
-		a.sums[1] += f
-		a.rounded(d + f)
-		a.note(i, s, max(d, f))
+		a.measure(i)
 	}
+}
+
+// measure counts an element that is not listed, and lists it if that is due.
+func (a *Array[T]) measure(i int) {
+	s := &a.shadows[i]
+	d, f := a.distances(i, s)
+	a.sums[0] += d
+	a.sums[1] += f
+	a.rounded(d + f)
+	a.note(i, s, max(d, f))
 }
