@@ -4,8 +4,9 @@ GO ?= go
 FUZZTIME ?= 10s
 BENCHTIME ?= 1x
 BENCHCOUNT ?= 10
+BENCHINPUT ?=
 
-.PHONY: run test check lint vet fmt race sim fuzz bench data help
+.PHONY: run test check lint vet fmt race sim fuzz bench bench-algorithms data help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -46,5 +47,8 @@ bench: ## the figures of docs/benchmarks.md, summed up by benchstat
 	$(GO) test -run '^$$' -bench . -benchtime 200ms -count 3 ./ringbuf ./connector ./algorithms/... ./state ./backup ./threshold | tee -a bench.out
 	$(GO) tool benchstat bench.out
 
+bench-algorithms: ## wordcount, grep, join and logistic regression against the same work by hand, in BENCHCOUNT rounds
+	$(GO) test -run '^$$' -bench Jobs -benchtime $(BENCHCOUNT)x -timeout 60m ./job $(BENCHINPUT)
+
 data: ## fetch the larger real inputs into .data/
-	sh data/fetch.sh
+	sh data/fetch.sh .data

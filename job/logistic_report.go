@@ -131,7 +131,7 @@ func (l *LogisticRegression) verify(ctx context.Context, in *exampleInput, got, 
 // bounds fills in what the package comment derives.
 func (l *LogisticRegression) bounds(v *LogisticRegressionVerification, result *controller.Result) {
 	p, parts := l.promised(result), l.Workers*l.Compute
-	examples, twice := p.fromSource("examples"), p.again("learn", parts)
+	examples := p.fromSource("examples")
 	v.StateDivergenceBound, v.CleanDivergenceBound = Number(math.Inf(1)), Number(math.Inf(1))
 	if parts == 1 {
 		v.CleanDivergenceBound = 0
@@ -144,7 +144,7 @@ func (l *LogisticRegression) bounds(v *LogisticRegressionVerification, result *c
 	updates := float64(p.L) + p.fromOperator("learn", parts) // on their way to the model
 	weights := float64(p.Gamma) + p.inSink("weights")
 	v.LostItemsBound = Number(examples + updates + weights)
-	v.DuplicatedBound = Number(twice + p.again("model", 1))
+	v.DuplicatedBound = Number(p.again("model", 1)) // what learners emit may come twice, see logreg.Learner
 }
 
 // rate is the size of the first step.

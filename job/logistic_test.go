@@ -63,13 +63,13 @@ func TestLogisticRegressionBounds(t *testing.T) {
 		failed                     string
 		distance, clean, lost, two float64
 	}{
-		{"replay", func(*LogisticRegression) {}, "learn", 2, 0, 220, 20},
-		{"pipe", func(l *LogisticRegression) { l.PipeSources = true }, "learn", 2 + 110*0.25, 0, 330, 20},
-		{"error-free", func(l *LogisticRegression) { l.Guarantee = worker.ErrorFree }, "learn", 0, 0, 2, 1},
-		{"model", func(*LogisticRegression) {}, "model", inf, 0, 220, 20},
-		{"adagrad", func(l *LogisticRegression) { l.Model.Method = logreg.AdaGrad }, "learn", inf, 0, 220, 20},
-		{"long steps", func(l *LogisticRegression) { l.Model.Rate = 1 }, "learn", inf, 0, 220, 20},
-		{"two learners", func(l *LogisticRegression) { l.Workers = 2 }, "learn", inf, inf, 220, 20},
+		{"replay", func(*LogisticRegression) {}, "learn", 2, 0, 220, 10},
+		{"pipe", func(l *LogisticRegression) { l.PipeSources = true }, "learn", 2 + 110*0.25, 0, 330, 10},
+		{"error-free", func(l *LogisticRegression) { l.Guarantee = worker.ErrorFree }, "learn", 0, 0, 2, 0},
+		{"model", func(*LogisticRegression) {}, "model", inf, 0, 220, 10},
+		{"adagrad", func(l *LogisticRegression) { l.Model.Method = logreg.AdaGrad }, "learn", inf, 0, 220, 10},
+		{"long steps", func(l *LogisticRegression) { l.Model.Rate = 1 }, "learn", inf, 0, 220, 10},
+		{"two learners", func(l *LogisticRegression) { l.Workers = 2 }, "learn", inf, inf, 220, 10},
 		{"none", func(l *LogisticRegression) { l.Guarantee = worker.None }, "learn", inf, 0, inf, inf},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -16,17 +16,17 @@ import (
 // takes no memory but the numbers.
 //
 // Element i has a distance from the durable state and one from the state after the backup in flight: the difference, or
-// with Options.PathLength the length of the path since. The norm makes one number of each. Under L1 and L2 adding up the
-// distances anew for each update would cost more than the update. By the triangle inequality the divergence grows by at
-// most the length of each step, so the lengths are added up instead, and the distances only when that bound comes near
-// theta.
+// with Options.PathLength the length of the path since. The norm makes one number of each. Under L1 and L2 an update takes
+// the distance that its element had out of the total and puts the new one in. A bound by the lengths of the steps, as the
+// triangle inequality has it, would need no memory beside the value; but steps of a model cancel, so it would have to be
+// made good from all elements that have changed many times for each backup, which costs more.
 //
 // Invariants, while tracked (theta finite):
 //  1. list holds exactly the indices whose shadow is listed, each once: under Max the elements that are due for a
 //     partial backup, under L1 and L2 at least all whose distance is not 0.
 //  2. Under Max, calm is at least the distance of every element that is not listed, peak of every one that is.
-//  3. Under L1 and L2, sums less removed are the totals of the distances (L2: of their squares) of all elements that are
-//     not stale, to the two states; stale holds the others, each once, and they are listed.
+//  3. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
+//     for rounding.
 type Array[T Number] struct {
 	values  []T
 	options Options
@@ -34,20 +34,17 @@ type Array[T Number] struct {
 	theta      float64
 	tracked    bool        // theta is finite
 	dueAt      float64     // under Max, the distance from which on a partial backup writes an element
-	nearAt     float64     // under L1 and L2, the divergence from which on it must be close
 	shadows    []shadow[T] // nil if never tracked
-	marks      []flags     // of each element: listed, flying, stale. Apart, since it is all that most updates look at
+	marks      []flags     // of each element: listed, flying
 	paths      []path      // nil unless Options.PathLength
 	list       []int
 	calm, peak float64
 	sums       [2]float64
-	stale      []int      // elements that have changed since sums were made
-	removed    [2]float64 // what sums hold of them
-	slack      float64    // length of all steps since sums were made
-	rounding   float64    // what the rounding of sums may hide
-	flying     []int      // indices in the backup in flight
-	changes    []change   // scratch of backups
-	blind      bool       // was untracked: what is durable is not known until a backup of all elements is
+	rounding   float64  // what the rounding of sums may hide
+	flying     []int    // indices in the backup in flight
+	complete   bool     // the last backup holds all elements
+	changes    []change // scratch of backups
+	blind      bool     // was untracked: what is durable is not known until a backup of all elements is
 }
 
 // shadow is what a failure would leave of one element.
@@ -95,7 +92,7 @@ func (a *Array[T]) Add(i int, d T) { a.Set(i, a.values[i]+d) }
 // Set replaces element i. It panics if i is out of range.
 func (a *Array[T]) Set(i int, v T) {
 	if a.tracked {
-		a.change(i, v)
+		a.move(i, v)
 		return
 	}
 	a.values[i] = v
@@ -138,92 +135,115 @@ func (a *Array[T]) Reset() {
 	}
 }
 
-// AddAt adds d[k] to element at[k] for every k: one sparse step, such as one of stochastic gradient descent. Under L2 it
-// is cheaper than as many calls of Add, and the divergence grows by the length of the step at once. It panics if the two
-// are of different lengths, or if the indices do not ascend strictly or are out of range.
+// AddAt adds d[k] to element at[k] for every k: one sparse step, such as one of stochastic gradient descent. Under L1 and L2
+// it is cheaper than as many calls of Add. It panics if the two are of different lengths, or if the indices do not ascend
+// strictly or are out of range.
 func (a *Array[T]) AddAt(at []uint32, d []T) {
 	if len(at) != len(d) {
 		panic(fmt.Errorf("%w: %d indices and %d numbers", ErrLength, len(at), len(d)))
 	}
-	if !a.tracked {
+	switch {
+	case !a.tracked:
 		for k, i := range at {
 			a.values[i] += d[k]
 		}
+	case a.isPlain():
+		a.addFloats(at, d)
+	default:
+		for k, i := range at {
+			if k > 0 && i <= at[k-1] {
+				panicUnordered(at, k)
+			}
+			a.move(int(i), a.values[i]+d[k])
+		}
+	}
+}
+
+// isPlain says whether distances are differences of floats that are added up.
+func (a *Array[T]) isPlain() bool {
+	return a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
+}
+
+func panicUnordered(at []uint32, k int) {
+	panic(fmt.Errorf("state: index %d after %d", at[k], at[k-1]))
+}
+
+// addFloats is AddAt for the case that counts: move, written out, with one account of the rounding for all. The terms that
+// it takes out of the sums are of different elements, so they are no more than the sums before, and those that it puts in
+// no more than the sums after.
+func (a *Array[T]) addFloats(at []uint32, d []T) {
+	values, squared := a.values, a.options.Norm == errorbound.L2
+	shadows, marks := a.shadows[:len(values)], a.marks[:len(values)]
+	durable, inFlight, last := 0.0, 0.0, -1
+	for k, i := range at {
+		if int(i) <= last {
+			panicUnordered(at, k)
+		}
+		last = int(i)
+		old := values[i]
+		v := old + d[k]
+		values[i] = v
+		s := &shadows[i]
+		grown := growth(old, v, s.durable, squared)
+		durable += grown
+		if m := marks[i]; m != listed { // it seldom is anything else
+			if m.has(flying) {
+				grown = growth(old, v, s.flight, squared)
+			}
+			if !m.has(listed) {
+				a.enlist(int(i))
+			}
+		}
+		inFlight += grown
+	}
+	terms := a.sums[0] + a.sums[1]
+	a.sums[0] += durable
+	a.sums[1] += inFlight
+	a.rounded((terms + a.sums[0] + a.sums[1]) * float64(len(at)+1))
+}
+
+// growth returns by how much the distance from a float, or its square, grows on the way from one to another.
+func growth[T Number](old, v, from T, squared bool) float64 {
+	was, is := float64(old)-float64(from), float64(v)-float64(from)
+	if squared {
+		return is*is - was*was
+	}
+	return math.Abs(is) - math.Abs(was)
+}
+
+// move gives element i a new value and keeps the divergence up to date.
+func (a *Array[T]) move(i int, v T) {
+	s := &a.shadows[i]
+	if a.isPlain() && a.marks[i] == listed { // the usual case, in fewer steps
+		grown := growth(a.values[i], v, s.durable, a.options.Norm == errorbound.L2)
+		a.values[i] = v
+		terms := a.sums[0]
+		a.sums[0] += grown
+		a.sums[1] += grown
+		a.rounded(2 * (terms + a.sums[0]))
 		return
 	}
-	squares, sum, next := 0.0, 0.0, 0
-	plain := a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
-	for k, i := range at {
-		if int(i) < next {
-			panic(fmt.Errorf("state: index %d after %d", i, next-1))
-		}
-		next = int(i) + 1
-		var step float64
-		if plain && a.marks[i].has(stale) { // move, with nothing left to do but the step
-			old := a.values[i]
-			a.values[i] = old + d[k]
-			step = difference(a.values[i], old) // not d[k], which is rounded on the way
-		} else {
-			step = a.move(int(i), a.values[i]+d[k])
-		}
-		squares += step * step
-		sum += step
-	}
-	if a.options.Norm == errorbound.L2 {
-		sum = math.Sqrt(squares)
-	}
-	a.slack += sum
-}
-
-// change gives element i a new value and keeps the divergence up to date.
-func (a *Array[T]) change(i int, v T) { a.slack += a.move(i, v) }
-
-// move gives element i a new value and returns how far it went. Under L1 and L2 the caller adds a bound of all its moves
-// to slack.
-func (a *Array[T]) move(i int, v T) (step float64) {
-	s := &a.shadows[i]
-	if a.options.Norm != errorbound.Max && !a.marks[i].has(stale) {
-		a.touch(i, s)
-	}
-	step = difference(v, a.values[i])
-	a.values[i] = v
+	wasDurable, wasFlight := a.distances(i, s)
 	if a.paths != nil {
-		a.extend(i, step)
+		a.extend(i, difference(v, a.values[i]))
 	}
-	if a.options.Norm == errorbound.Max {
-		d, f := a.distances(i, s)
-		a.note(i, s, max(d, f))
-	}
-	return step
-}
-
-// touch makes element i stale, under L1 and L2: what sums hold of it will have to be replaced.
-func (a *Array[T]) touch(i int, s *shadow[T]) {
+	a.values[i] = v
 	d, f := a.distances(i, s)
-	a.removed[0] += d
-	a.removed[1] += f
-	a.rounded(d + f)
-	a.stale = append(a.stale, i)
-	if !a.marks[i].has(listed) {
-		a.list = append(a.list, i)
+	if a.options.Norm == errorbound.Max {
+		a.note(i, s, max(d, f))
+		return
 	}
-	a.marks[i] |= stale | listed
+	a.sums[0] += d - wasDurable
+	a.sums[1] += f - wasFlight
+	a.rounded(d + f + wasDurable + wasFlight)
+	if !a.marks[i].has(listed) {
+		a.enlist(i)
+	}
 }
 
-// refresh makes sums exact again.
-func (a *Array[T]) refresh() {
-	for k := range a.sums {
-		a.sums[k] -= a.removed[k]
-	}
-	for _, i := range a.stale {
-		s := &a.shadows[i]
-		a.marks[i] &^= stale
-		d, f := a.distances(i, s)
-		a.sums[0] += d
-		a.sums[1] += f
-		a.rounded(d + f)
-	}
-	a.stale, a.removed, a.slack = a.stale[:0], [2]float64{}, 0
+func (a *Array[T]) enlist(i int) {
+	a.marks[i] |= listed
+	a.list = append(a.list, i)
 }
 
 // extend makes the path of element i longer. It rounds up: a path must not come out too short, however many its steps.
@@ -256,7 +276,7 @@ func (a *Array[T]) distances(i int, s *shadow[T]) (toDurable, toFlight float64) 
 // rounded accounts for the rounding of one update of sums by terms of size v; see Map.rounded.
 func (a *Array[T]) rounded(v float64) {
 	v += a.sums[0] + a.sums[1]
-	if isFloat[T]() || v > 1<<53 {
+	if isFloat[T]() || a.paths != nil || v > 1<<53 {
 		a.rounding += v * 0x1p-51
 	}
 }
@@ -271,8 +291,7 @@ func (a *Array[T]) note(i int, s *shadow[T], d float64) {
 		a.calm = max(a.calm, d)
 		return
 	}
-	a.marks[i] |= listed
-	a.list = append(a.list, i)
+	a.enlist(i)
 	a.peak = max(a.peak, d)
 }
 
@@ -286,8 +305,6 @@ func (a *Array[T]) Measure() stream.Measure {
 func (a *Array[T]) SetTheta(theta float64) {
 	a.theta, a.tracked = theta, !math.IsInf(theta, 1)
 	a.dueAt = levelEnds(theta, a.options.Alpha)[quiet]
-	// A little below where the runtime starts a backup. Nearer to 0 elements would be made stale again for nothing.
-	a.nearAt = max(0, min(theta*11/16, theta-2*a.options.Alpha))
 	if !a.tracked {
 		a.blind = true
 		return
@@ -304,9 +321,9 @@ func (a *Array[T]) SetTheta(theta float64) {
 	a.measureAll()
 }
 
-// StateDivergence implements stream.StateDivergence in amortised constant time. Under L1 and L2 it is an upper bound up to
-// 11/16 theta, or as far as two items fit below theta, and beyond that at most 1/8 theta too large. Under Max it is exact once an element has changed by more than
-// 1/2 theta, and until then the largest change seen.
+// StateDivergence implements stream.StateDivergence in constant time. Under L1 and L2 it is the divergence, but for a bound of
+// what rounding may have added. Under Max it is exact once an element has changed by more than 1/2 theta, and until then
+// the largest change seen.
 func (a *Array[T]) StateDivergence() float64 {
 	if !a.tracked || a.blind {
 		return math.Inf(1)
@@ -314,19 +331,6 @@ func (a *Array[T]) StateDivergence() float64 {
 	if a.options.Norm == errorbound.Max {
 		return max(a.calm, a.peak)
 	}
-	d := a.settled() + a.slack
-	if d > a.nearAt && a.slack > a.theta/16 {
-		a.refresh()
-		d = a.settled()
-	}
-	if isFloat[T]() || d > 1<<53 {
-		d += a.slack * 0x1p-30 // what adding up a billion steps may have rounded off
-	}
-	return d
-}
-
-// settled returns the divergence that sums tell.
-func (a *Array[T]) settled() float64 {
 	total := max(0, a.sums[0], a.sums[1]) + a.rounding
 	if a.options.Norm == errorbound.L2 {
 		return math.Sqrt(total)
@@ -336,27 +340,32 @@ func (a *Array[T]) settled() float64 {
 
 // measureAll makes the list and the divergence anew from all elements.
 func (a *Array[T]) measureAll() {
-	a.calm = 0
-	a.list = a.list[:0]
+	a.list, a.calm, a.peak, a.sums, a.rounding = a.list[:0], 0, 0, [2]float64{}, 0
 	for i := range a.shadows {
-		a.marks[i] |= listed
-		a.list = append(a.list, i)
+		a.marks[i] &^= listed
+		if a.values[i] == a.shadows[i].durable && a.paths == nil && !a.marks[i].has(flying) {
+			continue // as nearly all are in the beginning
+		}
+		a.measure(i)
 	}
-	a.measureList()
 }
 
 // measureList makes the list and the divergence anew from the elements that are listed.
 func (a *Array[T]) measureList() {
 	old := a.list
 	a.list, a.peak, a.sums, a.rounding = a.list[:0], 0, [2]float64{}, 0
-	a.stale, a.removed, a.slack = a.stale[:0], [2]float64{}, 0
-	for _, i := range old { // note appends to the same array, never beyond what has been read
-		s := &a.shadows[i]
-		a.marks[i] &^= listed | stale
-		d, f := a.distances(i, s)
-		a.sums[0] += d
-		a.sums[1] += f
-		a.rounded(d + f)
-		a.note(i, s, max(d, f))
+	for _, i := range old { // measure appends to the same array, never beyond what has been read
+		a.marks[i] &^= listed
+		a.measure(i)
 	}
+}
+
+// measure counts an element that is not listed, and lists it if that is due.
+func (a *Array[T]) measure(i int) {
+	s := &a.shadows[i]
+	d, f := a.distances(i, s)
+	a.sums[0] += d
+	a.sums[1] += f
+	a.rounded(d + f)
+	a.note(i, s, max(d, f))
 }

@@ -12,21 +12,17 @@ import (
 
 // BackupState implements stream.BackupState. A whole backup writes all elements but zeros; a partial one, under Max,
 // those that changed by 1/2 theta or more, otherwise those that changed most until Options.Clear of the divergence is
-// cleared. The key of an element is the 8 bytes of its index. Elements are written in order.
+// cleared. The key of an element is the 8 bytes of its index. A whole backup is in order.
 func (a *Array[T]) BackupState(w *stream.StateWriter) error {
 	if !a.tracked {
 		return a.writeAll(w)
 	}
 	a.ground()
-	a.measureList()
 	var err error
-	if w.Whole() || a.blind {
-		if err = a.writeAll(w); err == nil {
-			a.flying = slices.Grow(a.flying, len(a.values))[:len(a.values)]
-			for i := range a.flying {
-				a.flying[i] = i
-			}
-		}
+	if a.complete = w.Whole() || a.blind; a.complete {
+		a.measureList()
+		err = a.writeAll(w)
+		a.flying = append(a.flying, a.changed()...)
 	} else {
 		a.flying, err = a.choose(a.flying)
 		for _, i := range a.flying {
@@ -39,6 +35,19 @@ func (a *Array[T]) BackupState(w *stream.StateWriter) error {
 	}
 	a.takeOff()
 	return nil
+}
+
+// changed returns the elements whose backup changes anything: under L1 and L2 those that are listed, unless it is not known what
+// is durable.
+func (a *Array[T]) changed() []int {
+	if a.options.Norm != errorbound.Max && !a.blind {
+		return a.list
+	}
+	all := make([]int, len(a.values))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // takeOff notes what a backup has just written.
@@ -86,20 +95,15 @@ func (a *Array[T]) ground() {
 	a.flying = a.flying[:0]
 }
 
-// choose appends the elements that a partial backup writes to dst, in order. The error wraps ErrNotFinite.
+// choose appends the elements that a partial backup writes to dst, under Max in order. The error wraps ErrNotFinite.
 func (a *Array[T]) choose(dst []int) ([]int, error) {
 	if a.options.Norm == errorbound.Max {
+		a.measureList()
 		dst = append(dst, a.list...)
 		slices.Sort(dst)
 		return dst, nil
 	}
-	left := 0.0
-	a.changes = a.changes[:0]
-	for _, i := range a.list {
-		d, _ := a.distances(i, &a.shadows[i]) // nothing is in flight
-		a.changes = append(a.changes, change{i, d})
-		left += d
-	}
+	left := a.gather()
 	if left-left != 0 { // say which one it is
 		for _, i := range a.list {
 			if v := a.values[i]; !finite(v) {
@@ -110,18 +114,36 @@ func (a *Array[T]) choose(dst []int) ([]int, error) {
 	for _, c := range largest(a.changes, left, a.options.goal(left, a.theta)) {
 		dst = append(dst, c.slot)
 	}
-	slices.Sort(dst)
 	return dst, nil
 }
 
-// BackupDurable implements stream.BackupDurable, in time proportional to the number of elements in the backup and of those
-// that changed since.
+// gather is measureList under L1 and L2 while nothing is in flight: it also collects the changes, and returns their total.
+// A pass of its own for that would cost as much again, for the elements lie far apart in memory.
+func (a *Array[T]) gather() (total float64) {
+	a.changes, a.sums, a.rounding = a.changes[:0], [2]float64{}, 0
+	kept := a.list[:0]
+	for _, i := range a.list {
+		d, _ := a.distances(i, &a.shadows[i])
+		if d == 0 {
+			a.marks[i] &^= listed
+			continue
+		}
+		total += d
+		kept = append(kept, i)
+		a.changes = append(a.changes, change{i, d})
+	}
+	a.list = kept
+	a.sums = [2]float64{total, total}
+	a.rounded(total * float64(len(kept)))
+	return total
+}
+
+// BackupDurable implements stream.BackupDurable, in time proportional to the number of elements in the backup, under Max also to
+// that of the elements that are due.
 func (a *Array[T]) BackupDurable() {
 	if !a.tracked {
 		return
 	}
-	a.refresh()
-	few := len(a.list) <= 4*len(a.flying)
 	for _, i := range a.flying {
 		s := &a.shadows[i]
 		oldDurable, oldFlight := a.distances(i, s)
@@ -135,15 +157,16 @@ func (a *Array[T]) BackupDurable() {
 		a.sums[1] += d - oldFlight
 		a.rounded(2*d + oldDurable + oldFlight)
 		if a.options.Norm == errorbound.Max && !a.marks[i].has(listed) {
-			a.marks[i] |= listed // looked at again just below
-			a.list = append(a.list, i)
+			a.enlist(i) // looked at again just below
 		}
 	}
-	if len(a.flying) == len(a.values) {
-		a.calm, a.blind = 0, false
+	if a.complete {
+		a.calm, a.blind, a.complete = 0, false, false
 	}
+	flown := len(a.flying)
 	a.flying = a.flying[:0]
-	if a.options.Norm == errorbound.Max || few { // under Max so that the peak goes down, else to leave no rounding
+	// Under Max so that the peak goes down, else to leave no rounding, if that costs little.
+	if few := len(a.list) <= 2*flown; a.options.Norm == errorbound.Max || few {
 		a.measureList()
 	}
 }

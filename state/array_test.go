@@ -125,8 +125,11 @@ func arrayModel[T Number](t *rapid.T, o Options, draw func(t *rapid.T) T) {
 		}
 		require.Equal(t, model, a.Values())
 		statetest.CheckLoss(t, s, theta, fresh, func(r *Array[T]) float64 { return normOf(o.Norm, differences(a, r)) })
-		if d := a.StateDivergence(); o.Norm != errorbound.Max && d > a.nearAt*(1+1e-6) {
-			require.LessOrEqual(t, d, exactDivergence(a)*(1+1e-6)+theta/8*(1+1e-6), "bound is not tight")
+		if exact := exactDivergence(a); o.Norm != errorbound.Max {
+			d := a.StateDivergence()
+			require.GreaterOrEqual(t, d, exact*(1-1e-13))
+			// What rounding may have added counts by its root under L2: 1e-12 of the squares.
+			require.LessOrEqual(t, d, exact*(1+1e-9)+theta*1e-4, "bound is not tight")
 		}
 		if o.PathLength {
 			require.LessOrEqual(t, normOf(o.Norm, paths.worst()), a.StateDivergence()*(1+1e-12))
@@ -165,21 +168,19 @@ func validArray[T Number](a *Array[T]) error {
 		if a.marks[i].has(listed) != isListed[i] || a.marks[i].has(flying) != slices.Contains(a.flying, i) {
 			return fmt.Errorf("element %d: flags %b, listed %v", i, a.marks[i], isListed[i])
 		}
-		if a.marks[i].has(stale) != slices.Contains(a.stale, i) || a.marks[i].has(stale) && !isListed[i] {
-			return fmt.Errorf("element %d: flags %b, stale are %v", i, a.marks[i], a.stale)
-		}
 		d, f := a.distances(i, s)
-		if !a.marks[i].has(stale) {
-			sums[0] += d
-			sums[1] += f
+		sums[0] += d
+		sums[1] += f
+		if a.options.Norm != errorbound.Max && max(d, f) > 0 && !isListed[i] {
+			return fmt.Errorf("element %d has changed and is not listed", i)
 		}
 		if bound := map[bool]float64{true: a.peak, false: a.calm}[isListed[i]]; a.options.Norm == errorbound.Max && max(d, f) > bound {
 			return fmt.Errorf("element %d: distance %v above %v", i, max(d, f), bound)
 		}
 	}
 	for i := range sums {
-		if a.options.Norm != errorbound.Max && math.Abs(sums[i]-(a.sums[i]-a.removed[i])) > 1e-9*(1+a.sums[i]) {
-			return fmt.Errorf("sums %v less %v, want %v", a.sums, a.removed, sums)
+		if a.options.Norm != errorbound.Max && math.Abs(sums[i]-a.sums[i]) > a.rounding+1e-13*sums[i] {
+			return fmt.Errorf("sums %v, want %v but for %v", a.sums, sums, a.rounding)
 		}
 	}
 	return nil
@@ -339,7 +340,7 @@ func TestArrayOperations(t *testing.T) {
 	}
 	a.Reset()
 	require.Equal(t, []int32{0, 0, 0}, a.Values())
-	require.Equal(t, 14.0, a.StateDivergence(), "far from theta the length of the steps is enough")
+	require.Zero(t, a.StateDivergence(), "it is back where it was")
 	a.SetTheta(20)
 	require.Zero(t, a.StateDivergence())
 	require.Panics(t, func() { a.Add(3, 1) })

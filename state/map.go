@@ -59,7 +59,6 @@ const (
 	flightPresent                   // in the state that the backup in flight saved
 	flying                          // in the backup in flight, as a value or as a deletion
 	listed                          // in Map.list or Array.list
-	stale                           // in Array.stale
 )
 
 func (f flags) has(g flags) bool { return f&g != 0 }

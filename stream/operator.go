@@ -104,6 +104,14 @@ type Measure struct {
 	Combine errorbound.Combine // how the states of the partitions combine downstream
 }
 
+// Idempotent is implemented by operators whose outputs do no harm if they come twice, because each says how things are and
+// not by how much they have changed: the sum of all so far, the latest value of a key. A failure may then repeat any number
+// of outputs, and the runtime need not commit after every l items what an operator that emits as it processes has
+// processed. What is repeated so is not counted. The method does nothing.
+type Idempotent interface {
+	Idempotent()
+}
+
 // Compensator may correct a restored state for what the failure may have lost: at most theta of divergence, and
 // lost items of alpha each.
 type Compensator interface {

@@ -17,6 +17,10 @@ type BackupConfig struct {
 	// either (changes that cancel can bring the state closer to the one and further from the other). If false, the
 	// state's divergence restarts when a backup begins, and Backup adds what is in flight.
 	SelfAccounting bool
+	// Begin is the share of theta beyond which a backup begins; 0 is 1/2, or 3/4 for a self-accounting state. What is left
+	// is for what is processed while the backup is written. It steers only. A distance that grows with the root of the items, as
+	// the Euclidean one does where steps are independent, passes the last part slowly and may begin later.
+	Begin float64
 }
 
 // Backup decides when the state of one partition is backed up. Readings (d) are what the state's StateDivergence
@@ -39,6 +43,7 @@ type BackupConfig struct {
 type Backup struct {
 	theta, alpha float64 // alpha 0: unknown
 	begin        float64 // start a backup above this
+	share        float64 // BackupConfig.Begin
 	self         bool
 
 	inFlight bool
@@ -51,7 +56,7 @@ type Backup struct {
 
 // NewBackup returns a Backup for a state that equals its backup (a new or just restored one).
 func NewBackup(c BackupConfig) *Backup {
-	b := &Backup{theta: c.Theta, alpha: c.Alpha, self: c.SelfAccounting}
+	b := &Backup{theta: c.Theta, alpha: c.Alpha, self: c.SelfAccounting, share: c.Begin}
 	if !(b.alpha > 0) {
 		b.alpha = 0
 	}
@@ -62,7 +67,10 @@ func NewBackup(c BackupConfig) *Backup {
 
 // beginning returns the reading above which a backup is to begin.
 func (b *Backup) beginning(theta float64) float64 {
-	if b.self {
+	switch {
+	case b.share > 0:
+		return theta * min(b.share, 1)
+	case b.self:
 		return theta * 3 / 4
 	}
 	return theta / 2
@@ -153,6 +161,13 @@ func (b *Backup) decide(d float64) Action {
 		return Start
 	}
 	return Continue
+}
+
+// Pays reports whether a commit that is made for another reason while the state reads d, a mark for instance, should take
+// elements along: if a backup is due, or nearly, that is above half of where one starts. Below that it would write elements
+// that are written again before long, or again and again where the positions are committed often.
+func (b *Backup) Pays(d float64) bool {
+	return !(d <= b.begin/2 && b.Divergence(d)+b.alpha <= b.theta)
 }
 
 // Started says that a backup has begun: the state read before when its snapshot was taken and reads after now. A

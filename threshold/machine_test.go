@@ -91,6 +91,29 @@ func TestSelfAccountingStartsLaterAndAddsNothing(t *testing.T) {
 	require.Equal(t, threshold.Continue, b.Decide(2))
 }
 
+func TestBeginMovesTheStart(t *testing.T) {
+	b := threshold.NewBackup(threshold.BackupConfig{Theta: 8, SelfAccounting: true, Begin: 0.875})
+	require.Equal(t, threshold.Continue, b.Decide(7))
+	require.Equal(t, threshold.Start, b.Decide(7.5))
+}
+
+// A commit made for another reason takes elements along if a backup is due or nearly, and whenever one must be waited for.
+func TestPays(t *testing.T) {
+	b := threshold.NewBackup(threshold.BackupConfig{Theta: 8, Alpha: 1, SelfAccounting: true})
+	require.False(t, b.Pays(0))
+	require.False(t, b.Pays(3))
+	require.True(t, b.Pays(3.5))
+	require.True(t, b.Pays(math.NaN()))
+	b = threshold.NewBackup(threshold.BackupConfig{Theta: 8, Alpha: 7, SelfAccounting: true})
+	require.Zero(t, b.Run(1.5, 10), "one more would be too much")
+	require.True(t, b.Pays(1.5), "or Run would wait for a backup that changes nothing")
+	b = threshold.NewBackup(threshold.BackupConfig{Theta: math.Inf(1), SelfAccounting: true})
+	require.False(t, b.Pays(math.Inf(1)))
+	b = threshold.NewBackup(threshold.BackupConfig{SelfAccounting: true})
+	require.False(t, b.Pays(0))
+	require.True(t, b.Pays(1e-300))
+}
+
 // A partial backup that cannot bring the state under the start threshold is not begun over and over.
 func TestFutileBackupIsNotRepeated(t *testing.T) {
 	b := threshold.NewBackup(threshold.BackupConfig{Theta: 8, Alpha: 4})

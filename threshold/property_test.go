@@ -231,7 +231,7 @@ func TestBackupProperties(t *testing.T) {
 		}
 		l.b = threshold.NewBackup(threshold.BackupConfig{
 			Theta: l.theta, Alpha: rapid.SampledFrom([]float64{0, 1, 3, 50, -1, math.NaN()}).Draw(t, "alpha"),
-			SelfAccounting: l.self,
+			SelfAccounting: l.self, Begin: rapid.SampledFrom([]float64{0, 0.1, 0.9, 1, 7}).Draw(t, "begin"),
 		})
 		for range rapid.IntRange(1, 40).Draw(t, "rounds") {
 			l.round(t)
@@ -300,6 +300,9 @@ func (l *backupLoop) round(t *rapid.T) {
 	n := 0
 	l.settle(t, func() bool {
 		n = l.b.Run(l.reading(), 3)
+		if n == 0 && !l.b.InFlight() && !l.b.Pays(l.reading()) {
+			t.Fatalf("Run waits for a backup that would leave out the elements: %+v", l)
+		}
 		return n > 0
 	})
 	for range n {

@@ -3,6 +3,7 @@ package worker
 import (
 	"math"
 
+	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/threshold"
 )
@@ -80,7 +81,13 @@ func (o *operator) raise(level uint64) {
 	o.limit.Store(b.L)
 }
 
+// newPolicy makes the machine that decides about backups. For a self-accounting state under L2 one begins at 3/4 of theta
+// squared, since that is what grows with the items.
 func (o *operator) newPolicy(theta float64) *threshold.Backup {
 	o.inForce = theta
-	return threshold.NewBackup(threshold.BackupConfig{Theta: theta, Alpha: o.measure.Alpha, SelfAccounting: o.state.durable != nil})
+	c := threshold.BackupConfig{Theta: theta, Alpha: o.measure.Alpha, SelfAccounting: o.state.durable != nil}
+	if c.SelfAccounting && o.measure.Norm == errorbound.L2 {
+		c.Begin = math.Sqrt(0.75)
+	}
+	return threshold.NewBackup(c)
 }

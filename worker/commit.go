@@ -87,7 +87,7 @@ func (o *operator) begin(whole bool) error {
 	}
 	whole = whole || o.stale || o.store.NeedWhole()
 	o.next.Whole, o.next.Elements, o.partial = whole && o.state.backup == nil, nil, false
-	if o.state.backup != nil && (whole || o.state.partial() || o.due()) {
+	if o.state.backup != nil && (whole || o.due()) {
 		before := o.state.now()
 		o.writer.Reset(whole)
 		if err := o.state.backup.BackupState(o.writer); err != nil {
@@ -115,10 +115,17 @@ func (o *operator) begin(whole bool) error {
 	return nil
 }
 
-// due says whether a state that can only be saved as a whole has diverged enough for it: otherwise a commit of the
-// position alone will do.
+// due says whether the state has diverged enough for a commit to take elements along. If not, a commit of the position
+// alone will do. A state that can only be saved as a whole waits until it must be.
 func (o *operator) due() bool {
-	return o.policy == nil || o.policy.Decide(o.state.now()) != threshold.Continue
+	switch d := o.state.now(); {
+	case o.policy == nil:
+		return true
+	case o.state.partial():
+		return o.policy.Pays(d)
+	default:
+		return o.policy.Decide(d) != threshold.Continue
+	}
 }
 
 // settle takes note of a commit that has become durable.

@@ -221,6 +221,8 @@ func (o *operator) promise() error {
 	if err := o.mayHandOver(); err != nil {
 		return err
 	}
+	_, harmless := o.task.Operator().(stream.Idempotent)
+	o.repeats = cfg.emits() && !harmless
 	if cfg.Guarantee == None {
 		o.plan.never = true
 		return nil
@@ -245,7 +247,7 @@ func (o *operator) promise() error {
 		o.policy = o.newPolicy(o.w.budget.Theta)
 	}
 	switch {
-	case cfg.emits():
+	case o.repeats:
 		o.marks = threshold.NewMarks(o.w.budget.L)
 	case cfg.Node.IsSink && cfg.InputsAtRisk:
 		if s.flush == nil {
@@ -255,7 +257,7 @@ func (o *operator) promise() error {
 		o.halved = true
 		o.w.budget.L /= 2
 		o.marks = threshold.NewMarks(o.w.budget.L)
-	case o.policy != nil || s.flush != nil:
+	case o.policy != nil || s.flush != nil || harmless:
 		o.plan.every = replayLimit
 	}
 	return nil

@@ -43,7 +43,8 @@ type operator struct {
 	peers *peers           // nil unless it was built with Colleagues
 
 	policy  *threshold.Backup // nil: nothing diverges
-	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes
+	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes, and that must not come twice
+	repeats bool              // what is processed again is emitted again, and that counts
 	plan    plan
 	measure stream.Measure
 	k       uint64        // failures that count against the budget
@@ -282,5 +283,5 @@ func (s *state) now() float64 {
 	return d
 }
 
-// partial says whether every commit may take elements along: a self-accounting state writes only what changed most.
+// partial says whether any commit may take elements along: a self-accounting state writes only what changed most.
 func (s *state) partial() bool { return s.durable != nil }

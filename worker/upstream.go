@@ -338,7 +338,7 @@ func (u *upstream) first(ch *inChannel, f *transport.Frame) {
 	}
 	if again := ch.before.Processed; again > start {
 		u.w.stats.Replayed.Add(again - start)
-		if u.w.cfg.emits() {
+		if u.w.operators[ch.id.To%u.w.cfg.Node.Compute].repeats {
 			u.w.stats.Repeated.Add(again - start)
 		}
 	}

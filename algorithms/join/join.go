@@ -3,6 +3,7 @@ package join
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/afstream/afstream/stream"
@@ -22,8 +23,8 @@ type Pair[L, R any] struct {
 // row is kept in the table of its input and looked up in that of the other, so that every pair is emitted as soon as both
 // of its rows are there, whatever the order between the inputs.
 //
-// A row costs a lookup in a Go map, and an assignment and a deletion if it is the only one of its key; no allocation once
-// the tables have reached their size.
+// A row costs a lookup in a Go map, and an assignment and a deletion if it is the only one of its key, and the logarithm of
+// the number of rows of its key in the other table; no allocation once the tables have reached their size.
 type Join[K comparable, L, R any] struct {
 	options Options[K, L, R]
 	groups  *groups[K]
@@ -72,15 +73,13 @@ func (j *Join[K, L, R]) addLeft(row *L, emit func(Pair[L, R])) error {
 		j.late += j.left.see(now, j.options.Slack)
 	}
 	group, matches := j.groups.find(key), 0
-	for at := j.groups.list[group].heads[1]; at != none; {
-		s := &j.right.slots[at]
-		if j.partners(now, s.time) {
-			if matches++; j.options.MaxMatches > 0 && matches > j.options.MaxMatches {
-				return j.tooMany(key)
-			}
-			emit(Pair[L, R]{*row, s.row, true})
+	line := &j.groups.list[group].lines[1]
+	for from, k := j.reach(line, now); k > from; {
+		k--
+		if matches++; j.options.MaxMatches > 0 && matches > j.options.MaxMatches {
+			return j.tooMany(key)
 		}
-		at = s.next
+		emit(Pair[L, R]{*row, j.right.slots[line.list[k].slot].row, true})
 	}
 	if matches == 0 || !j.options.Once {
 		s := j.left.insert(group, row, now)
@@ -105,18 +104,15 @@ func (j *Join[K, L, R]) addRight(row *R, emit func(Pair[L, R])) error {
 	group, matches := j.groups.find(key), 0
 	kept := j.right.insert(group, row, now) // first: the group may lose its left rows
 	j.added(ref{rightSide, j.right.at, kept.id})
-	for at := j.groups.list[group].heads[0]; at != none; {
-		s := &j.left.slots[at]
-		this := at
-		at = s.next
-		if !j.partners(s.time, now) {
-			continue
-		}
+	line := &j.groups.list[group].lines[0]
+	for from, k := j.reach(line, now); k > from; {
+		k-- // from the back: match may remove what is there
 		if matches++; j.options.MaxMatches > 0 && matches > j.options.MaxMatches {
 			return j.tooMany(key)
 		}
-		emit(Pair[L, R]{s.row, *row, true})
-		j.match(this)
+		at := line.list[k].slot
+		emit(Pair[L, R]{j.left.slots[at].row, *row, true})
+		j.match(at)
 	}
 	j.evictLeft(emit)
 	if j.options.MaxRows > 0 {
@@ -142,12 +138,37 @@ func (j *Join[K, L, R]) match(at int32) {
 	s.status |= matched
 }
 
-// partners says whether rows of two times may join. Tables have no time.
+// reach returns which part of the line of a key in the other input a row may join with, given its time. Tables have no
+// time. Rows that came out of order, those that are due to leave, and those of an input that is far ahead of the other
+// are not even looked at.
+func (j *Join[K, L, R]) reach(l *line, now int64) (from, to int) {
+	if !j.left.timed || !j.right.timed {
+		return l.first, len(l.list)
+	}
+	return l.between(before(now, j.options.Window), after(now, j.options.Window))
+}
+
+// partners says whether rows of two times may join: what reach finds among many.
 func (j *Join[K, L, R]) partners(left, right int64) bool {
 	if !j.left.timed || !j.right.timed {
 		return true
 	}
 	return apart(left, right) <= uint64(j.options.Window)
+}
+
+// before returns time-by, and after time+by, or the end of time.
+func before(time, by int64) int64 {
+	if time < math.MinInt64+by {
+		return math.MinInt64
+	}
+	return time - by
+}
+
+func after(time, by int64) int64 {
+	if time > math.MaxInt64-by {
+		return math.MaxInt64
+	}
+	return time + by
 }
 
 // apart returns |a-b|, which may be more than an int64 holds.

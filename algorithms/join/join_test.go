@@ -33,23 +33,26 @@ func TestAgainstExact(t *testing.T) {
 
 // checkTable checks the invariants of a table.
 func checkTable[T any](t require.TestingT, tab *table[uint8, T]) {
-	inChains := map[int32]bool{}
-	for key, group := range tab.groups.index {
-		prev := int32(none)
-		require.Equal(t, key, tab.groups.list[group].key)
-		require.NotEqual(t, [2]int32{none, none}, tab.groups.list[group].heads, "an empty group is left")
-		for at := tab.groups.list[group].heads[tab.side]; at != none; at = tab.slots[at].next {
-			s := &tab.slots[at]
-			require.Equal(t, group, s.group)
-			require.Equal(t, prev, s.prev)
-			require.False(t, inChains[at], "twice in a chain")
-			inChains[at] = true
-			prev = at
+	inLines := map[int32]bool{}
+	for key, at := range tab.groups.index {
+		group := &tab.groups.list[at]
+		require.Equal(t, key, group.key)
+		require.Positive(t, group.lines[0].len()+group.lines[1].len(), "an empty group is left")
+		last := moment{time: math.MinInt64}
+		for _, m := range group.lines[tab.side].list[group.lines[tab.side].first:] {
+			s := &tab.slots[m.slot]
+			require.Equal(t, at, s.group)
+			require.Equal(t, m.time, s.time)
+			require.LessOrEqual(t, last.time, m.time)
+			require.True(t, last.time < m.time || tab.slots[last.slot].turn < s.turn, "out of order")
+			require.False(t, inLines[m.slot], "twice in a line")
+			inLines[m.slot] = true
+			last = m
 		}
 	}
-	require.Len(t, inChains, tab.rows)
+	require.Len(t, inLines, tab.rows)
 	for at := range tab.slots {
-		require.Equal(t, tab.slots[at].status&used != 0, inChains[int32(at)])
+		require.Equal(t, tab.slots[at].status&used != 0, inLines[int32(at)])
 	}
 	lined := map[int32]bool{}
 	for i, e := range tab.queue[tab.first:] {
@@ -66,7 +69,7 @@ func checkTable[T any](t require.TestingT, tab *table[uint8, T]) {
 			lined[e.slot] = true
 		}
 	}
-	require.Equal(t, inChains, lined)
+	require.Equal(t, inLines, lined)
 }
 
 // TestMemoryIsBounded: over a stream of any length no more rows are kept than fit two windows.

@@ -11,15 +11,16 @@ const none = -1
 // groups are the keys of both inputs. One lookup finds the rows of a key in both, and only a key that comes or goes costs
 // another update of the map.
 type groups[K comparable] struct {
-	index map[K]int32
-	list  []group[K]
-	free  []int32
+	index  map[K]int32
+	list   []group[K]
+	free   []int32
+	spares spares
 }
 
-// group is one key with its youngest row in each table.
+// group is one key with its rows in each table.
 type group[K comparable] struct {
 	key   K
-	heads [2]int32
+	lines [2]line
 }
 
 // find returns the group of a key, a new one if there is none. A new one must get a row, or be released.
@@ -34,7 +35,7 @@ func (g *groups[K]) find(key K) int32 {
 		at = int32(len(g.list))
 		g.list = append(g.list, group[K]{})
 	}
-	g.list[at] = group[K]{key, [2]int32{none, none}}
+	g.list[at].key = key
 	g.index[key] = at
 	return at
 }
@@ -42,24 +43,28 @@ func (g *groups[K]) find(key K) int32 {
 // release forgets a group, if it has no rows.
 func (g *groups[K]) release(at int32) {
 	p := &g.list[at]
-	if p.heads != [2]int32{none, none} {
+	if p.lines[0].len() > 0 || p.lines[1].len() > 0 {
 		return
 	}
 	delete(g.index, p.key)
-	*p = group[K]{}
+	var gone K
+	p.key = gone
+	p.lines[0].release(&g.spares)
+	p.lines[1].release(&g.spares)
 	g.free = append(g.free, at)
 }
 
-// table holds the rows of one input: by key in chains, and by time, so that the oldest is found.
+// table holds the rows of one input: by key and time, so that partners are found, and by time alone, so that the oldest
+// is.
 //
 // Most rows come in the order of time, so a queue holds those that were the latest when they came, and only the others
 // are in a heap: with one heap for all, finding the oldest would cost more than the join. Rows that are removed stay in
 // either until they come to its head, or until they are more than half of it.
 //
-// Invariants: every used slot is in the chain of its group and, if the table is timed, in the queue or in the heap exactly
+// Invariants: every used slot is in the line of its group once and, if the table is timed, in the queue or in the heap exactly
 // once; the times in the queue ascend; ids of used slots are distinct, and below nextID.
 type table[K comparable, T any] struct {
-	side   int        // which head of a group is this table's
+	side   int        // which line of a group is this table's
 	timed  bool       // rows have a time
 	groups *groups[K] // shared with the table of the other input
 	slots  []slot[T]
@@ -76,13 +81,12 @@ type table[K comparable, T any] struct {
 }
 
 type slot[T any] struct {
-	row        T
-	time       int64
-	id         uint64 // of its element in backups
-	turn       uint64 // of its insertion
-	group      int32
-	prev, next int32 // of the same group: younger, older
-	status     status
+	row    T
+	time   int64
+	id     uint64 // of its element in backups
+	turn   uint64 // of its insertion
+	group  int32
+	status status
 }
 
 // status is what a backup must know of a row.
@@ -107,7 +111,7 @@ func (t *table[K, T]) see(time, slack int64) (late uint64) {
 	return late
 }
 
-// insert adds a row to a group. It costs constant time if rows come in the order of time.
+// insert adds a row to a group. It costs constant time if rows come in the order of time, and little if nearly.
 func (t *table[K, T]) insert(group int32, row *T, time int64) *slot[T] {
 	var at int32
 	if n := len(t.free); n > 0 {
@@ -116,14 +120,10 @@ func (t *table[K, T]) insert(group int32, row *T, time int64) *slot[T] {
 		at = int32(len(t.slots))
 		t.slots = append(t.slots, slot[T]{})
 	}
-	g := &t.groups.list[group]
-	head := g.heads[t.side]
-	if head != none {
-		t.slots[head].prev = at
-	}
-	g.heads[t.side], t.at = at, at
+	t.groups.list[group].lines[t.side].insert(time, at, &t.groups.spares)
+	t.at = at
 	s := &t.slots[at]
-	*s = slot[T]{row: *row, time: time, id: t.nextID, turn: t.turns, group: group, prev: none, next: head, status: used}
+	*s = slot[T]{row: *row, time: time, id: t.nextID, turn: t.turns, group: group, status: used}
 	t.nextID++
 	t.turns++
 	t.rows++
@@ -136,12 +136,8 @@ func (t *table[K, T]) insert(group int32, row *T, time int64) *slot[T] {
 // remove takes a row out.
 func (t *table[K, T]) remove(at int32) {
 	s := &t.slots[at]
-	if s.next != none {
-		t.slots[s.next].prev = s.prev
-	}
-	if s.prev != none {
-		t.slots[s.prev].next = s.next
-	} else if t.groups.list[s.group].heads[t.side] = s.next; s.next == none {
+	l := &t.groups.list[s.group].lines[t.side]
+	if l.remove(s.time, at); l.len() == 0 {
 		t.groups.release(s.group)
 	}
 	*s = slot[T]{}

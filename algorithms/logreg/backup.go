@@ -41,13 +41,16 @@ const progressKey = "progress."
 // so they lag behind their backup by at most that many times the path of the weight since. And even a sum that was lost
 // altogether never makes a step larger than rate.
 func (l *Learner) BackupState(w *stream.StateWriter) error {
-	plain := stream.NewStateWriter(nil, w.Whole())
-	if err := l.own.BackupState(plain); err != nil {
+	if l.plain == nil {
+		l.plain = stream.NewStateWriter(nil, false)
+	}
+	l.plain.Reset(w.Whole())
+	if err := l.own.BackupState(l.plain); err != nil {
 		return err
 	}
 	w.Put([]byte(progressKey), binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, l.steps), l.clock))
 	value := make([]byte, 0, 16)
-	r := stream.NewStateReader(chunk(plain.Bytes()))
+	r := stream.NewStateReader(chunk(l.plain.Bytes()))
 	for r.Next() {
 		index, _, err := r.Uint64()
 		if err != nil {

@@ -82,7 +82,9 @@ func (g *Global) Process(u Update, _ *stream.Emitter[Weight]) error {
 		at := u.Learner*g.width + int(i)
 		if g.sums.At(at) != u.Sum[k] {
 			g.sums.Set(at, u.Sum[k])
-			g.changes.add(i, u.Learner)
+			if len(g.peers) > 1 {
+				g.changes.add(i, u.Learner)
+			}
 		}
 	}
 	g.changes.commit()
@@ -132,6 +134,10 @@ func (g *Global) slowest() uint64 {
 func (g *Global) model(l int) Model {
 	p := g.peers[l]
 	m := Model{Epoch: g.epoch, Version: g.changes.version, Slowest: g.slowest(), Yours: p.clock}
+	if len(g.peers) == 1 { // there are no others
+		m.Whole = true
+		return m
+	}
 	add := func(i uint32) {
 		m.Index = append(m.Index, i)
 		m.Others = append(m.Others, g.others(int(i), l))

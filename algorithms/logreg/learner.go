@@ -32,6 +32,7 @@ type Learner struct {
 	stamp        uint32
 	at           []uint32 // scratch of one step
 	step         []float64
+	plain        *stream.StateWriter // scratch of backups
 
 	partition int
 	quality   *Prequential
@@ -250,6 +251,9 @@ func (l *Learner) touchAll() {
 		}
 	}
 }
+
+// Idempotent implements stream.Idempotent: updates hold sums since the beginning.
+func (l *Learner) Idempotent() {}
 
 // Feedback implements stream.FeedbackReceiver. The error wraps ErrMessage; nothing of the model has then been taken.
 func (l *Learner) Feedback(_ int, m Model) error {

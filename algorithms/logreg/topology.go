@@ -18,5 +18,6 @@ var (
 	_ stream.FeedbackSender[Model]          = (*Global)(nil)
 	_ stream.FeedbackReceiver[Model]        = (*Learner)(nil)
 	_ stream.Pacer                          = (*Learner)(nil)
+	_ stream.Idempotent                     = (*Learner)(nil)
 	_ stream.BatchOperator[Example, Update] = (*Learner)(nil)
 )

@@ -84,7 +84,7 @@ func (t *table) clear() {
 
 // add adds n to the count of word.
 func (t *table) add(word []byte, n uint64) {
-	i := t.find(word, xxhash.Sum64(word))
+	i := t.find(word)
 	t.total += n
 	e := &t.entries[i]
 	if e.count += n; e.count >= e.limit {
@@ -93,7 +93,8 @@ func (t *table) add(word []byte, n uint64) {
 }
 
 // find returns the entry of word, making one of count 0 if there is none.
-func (t *table) find(word []byte, hash uint64) uint32 {
+func (t *table) find(word []byte) uint32 {
+	hash := hashOf(word)
 	mask := uint64(len(t.slots) - 1)
 	tag := hash >> 32
 	for at := hash & mask; ; at = (at + 1) & mask {
@@ -138,7 +139,7 @@ func (t *table) rehash(n int) {
 	t.slots = make([]uint64, n)
 	mask := uint64(n - 1)
 	for i := range t.entries {
-		hash := xxhash.Sum64(t.word(uint32(i)))
+		hash := hashOf(t.word(uint32(i)))
 		at := hash & mask
 		for t.slots[at] != 0 {
 			at = (at + 1) & mask

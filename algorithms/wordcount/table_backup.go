@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/afstream/afstream/stream"
 )
 
@@ -91,7 +89,7 @@ func (t *table) restore(r *stream.StateReader) error {
 				return fmt.Errorf("%w: count %x of word %.40q", stream.ErrState, r.Value(), word)
 			}
 		}
-		t.entries[t.find(word, xxhash.Sum64(word))].count = count
+		t.entries[t.find(word)].count = count
 	}
 	if err := r.Err(); err != nil {
 		return err
