@@ -68,7 +68,7 @@ var errUnfinished = errors.New("it was reported unfinished although no value was
 // finish lets the operator hand over what it has left of window w.
 func (p *peers) finish(w stream.Window) error {
 	for p.finisher != nil {
-		taken := p.taken()
+		taken, before := p.taken(), p.freed()
 		done, err := p.finisher.Finish(w)
 		if err == nil && !done && p.Grant() > 0 && p.handed() == taken {
 			err = errUnfinished
@@ -82,13 +82,23 @@ func (p *peers) finish(w stream.Window) error {
 		if p.due() && p.Grant() == 0 && p.sender.Credit() > 0 { // P2 alone is in the way
 			err = p.o.commitNow(false)
 		} else {
-			err = p.await(func() bool { return p.taken() != taken })
+			err = p.await(func() bool { return p.freed() != before })
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// freed grows with everything that makes room for values to be handed over: peers that take some (P1), and commits that
+// become durable (P2).
+func (p *peers) freed() uint64 {
+	n := p.taken()
+	for _, handed := range p.durable {
+		n += handed
+	}
+	return n
 }
 
 // end tells one peer that the partition has ended the windows up to level, or reports false if there is no room.
