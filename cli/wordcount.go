@@ -52,7 +52,7 @@ func wordFlags(d wordcount.Options) []cli.Flag {
 		blockFlag(wordcount.DefaultBlockSize, "`BYTES` of a block of text at most, which is one item; half as many words may be lost with one, so theta must be well above"),
 		&cli.StringFlag{
 			Name: "boundaries", Value: string(wordcount.Unicode), Category: categoryAnswer, EnvVars: env("boundaries"),
-			Usage: "what a word is: unicode (by the rules of Unicode), alnum (a run of ASCII letters and digits) or fields (a run of anything but white space)",
+			Usage: "what a word is: unicode (by the rules of Unicode), alnum (a run of ASCII letters and digits), letters (of letters alone) or fields (a run of anything but white space)",
 		},
 		&cli.BoolFlag{
 			Name: "fold", Category: categoryAnswer, EnvVars: env("fold"),

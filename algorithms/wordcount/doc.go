@@ -19,6 +19,7 @@
 //     takes a path of its own, about five times as fast; the tests compare it with the full rules.
 //   - [Alnum]: a run of ASCII letters and digits, every other byte separates. Without [Options].Fold this counts as
 //     does LC_ALL=C tr -cs 'A-Za-z0-9' '\n' < book.txt | sed '/^$/d' | sort | uniq -c
+//   - [Letters]: a run of ASCII letters. With Fold this counts as tr A-Z a-z | tr -cs a-z '\n' does.
 //   - [Fields]: a run of bytes other than ASCII white space, as awk '{for (i = 1; i <= NF; i++) n[$i]++}' counts.
 //
 // With Fold, words are lower-cased character by character (unicode.ToLower): the final sigma of Greek stays another

@@ -29,6 +29,8 @@ func (e *Exact) Add(text []byte) {
 		e.addAll(bytes.FieldsFunc(text, func(r rune) bool {
 			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
 		}))
+	case Letters:
+		e.addAll(bytes.FieldsFunc(text, func(r rune) bool { return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') }))
 	case Fields:
 		e.addAll(bytes.FieldsFunc(text, func(r rune) bool {
 			return r == ' ' || r == '\t' || r == '\n' || r == '\v' || r == '\f' || r == '\r'

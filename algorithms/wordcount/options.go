@@ -19,6 +19,7 @@ type Boundaries string
 const (
 	Unicode Boundaries = "unicode" // Unicode Standard Annex 29; the zero Boundaries means the same
 	Alnum   Boundaries = "alnum"   // runs of ASCII letters and digits, as of tr
+	Letters Boundaries = "letters" // runs of ASCII letters, likewise
 	Fields  Boundaries = "fields"  // runs of anything but white space, as of awk
 )
 
@@ -54,9 +55,9 @@ func (o Options) Validate() error {
 		}
 	}
 	switch o.Boundaries {
-	case "", Unicode, Alnum, Fields:
+	case "", Unicode, Alnum, Letters, Fields:
 	default:
-		check(false, "boundaries %q, want %q, %q or %q", o.Boundaries, Unicode, Alnum, Fields)
+		check(false, "boundaries %q, want %q, %q, %q or %q", o.Boundaries, Unicode, Alnum, Letters, Fields)
 	}
 	check(o.BlockSize == 0 || o.BlockSize >= connector.MinBlockSize && o.BlockSize <= connector.MaxBlockSize,
 		"block size %d, want %d to %d", o.BlockSize, connector.MinBlockSize, connector.MaxBlockSize)

@@ -59,6 +59,10 @@ func classOf(c byte, b Boundaries) class {
 		if !space(c) {
 			return letter
 		}
+	case b == Letters:
+		if isLetter {
+			return letter
+		}
 	case b == Alnum:
 		if isLetter || isDigit {
 			return letter

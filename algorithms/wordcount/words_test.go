@@ -34,6 +34,7 @@ func TestWords(t *testing.T) {
 	for boundaries, want := range map[Boundaries]string{
 		Unicode: "The quick brown fox can't jump 3.14 feet snake_case naïve 漢 字 e.g Straße École tis 1,000,000 a:b U.S",
 		Alnum:   "The quick brown fox can t jump 3 14 feet snake case na ve e g Stra e cole tis 1 000 000 a b U S",
+		Letters: "The quick brown fox can t jump feet snake case na ve e g Stra e cole tis a b U S",
 		Fields:  "The quick-brown fox can't jump 3.14 feet; snake_case __ naïve 漢字, e.g. “Straße”. École 'tis 1,000,000 a:b U.S.",
 	} {
 		require.Equal(t, want, strings.Join(wordsOf(newCutter(boundaries, false), text), " "))
