@@ -10,6 +10,7 @@ import (
 type sieve struct{ slabs int }
 
 func (s *sieve) Send(_, _ int, b Slab) { s.slabs++; b.Release() }
+func (*sieve) Hurry()                  {}
 func (*sieve) Credit(int64) int64      { return Unlimited }
 func identity(x uint64) uint64         { return x }
 func byItem(x uint64, n int) int       { return int(x % uint64(n)) }

@@ -221,6 +221,15 @@ func TestUnusedRoomIsNotSent(t *testing.T) {
 	require.Empty(t, r.slabs)
 }
 
+func TestFlushDoesNotWaitForAFullSlab(t *testing.T) {
+	e, r := emitterTo[uint64](t, sender[uint64](t, output{Forward(), 1}), 0, unlimited)
+	e.Emit(1)
+	require.Empty(t, r.slabs)
+	e.Flush()
+	require.Equal(t, []int{1}, r.slabs)
+	require.Equal(t, 1, r.hurried)
+}
+
 func TestPartitionOutOfRangePanicsAndSaysWhich(t *testing.T) {
 	for _, to := range []int{-1, 3} {
 		n := sender[uint64](t, output{Custom(func(uint64, int) int { return to }), 3})
@@ -233,6 +242,7 @@ func TestPartitionOutOfRangePanicsAndSaysWhich(t *testing.T) {
 type stopped struct{}
 
 func (stopped) Send(int, int, Slab)  { panic("stopped") }
+func (stopped) Hurry()               {}
 func (stopped) Credit(n int64) int64 { return Unlimited }
 
 // What the exit has been given is no longer buffered, also when it unwinds: nothing is counted twice.

@@ -10,14 +10,15 @@ type channel struct{ leg, to int }
 // recorder is an Exit that keeps the items of every channel in the order of their arrival, gives the slabs back at
 // once, and grants credit by a rule.
 type recorder[T any] struct {
-	t     require.TestingT
-	items map[channel][]T
-	slabs []int // length of each slab, in the order of sending
-	sent  int64 // copies that were sent
-	grant func(n int64) int64
-	given int64 // copies that were credited; the last grant replaces what was left of the one before
-	asks  int   // calls of Credit
-	open  func() int
+	hurried int
+	t       require.TestingT
+	items   map[channel][]T
+	slabs   []int // length of each slab, in the order of sending
+	sent    int64 // copies that were sent
+	grant   func(n int64) int64
+	given   int64 // copies that were credited; the last grant replaces what was left of the one before
+	asks    int   // calls of Credit
+	open    func() int
 }
 
 func newRecorder[T any](t require.TestingT, grant func(n int64) int64) *recorder[T] {
@@ -34,6 +35,9 @@ func (r *recorder[T]) Send(leg, to int, s Slab) {
 	r.sent += int64(b.Len())
 	s.Release()
 }
+
+// Hurry counts how often it was called.
+func (r *recorder[T]) Hurry() { r.hurried++ }
 
 // Credit checks that nothing is held back while the emitter waits, and that it kept to what it was granted before.
 func (r *recorder[T]) Credit(n int64) int64 {

@@ -104,6 +104,9 @@ func (x *exit) Credit(n int64) int64 {
 	return x.credit(n)
 }
 
+// Hurry implements stream.Exit.
+func (x *exit) Hurry() { x.show() }
+
 // credit is what the sender machine grants. An item that goes to more channels than gamma allows at all (a broadcast)
 // must still be able to move: it may once nothing else is unacknowledged.
 func (x *exit) credit(n int64) int64 {

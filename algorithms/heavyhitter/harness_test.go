@@ -22,6 +22,7 @@ type job struct {
 // exit passes slabs to the next operator.
 type exit struct{ next func() stream.Task }
 
+func (e exit) Hurry()             {}
 func (e exit) Credit(int64) int64 { return stream.Unlimited }
 
 func (e exit) Send(_, _ int, s stream.Slab) {

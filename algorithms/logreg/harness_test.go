@@ -30,6 +30,7 @@ type cluster struct {
 // exit passes slabs to the next operator.
 type exit func(s stream.Slab)
 
+func (e exit) Hurry()                       {}
 func (e exit) Credit(int64) int64           { return stream.Unlimited }
 func (e exit) Send(_, _ int, s stream.Slab) { e(s); s.Release() }
 

@@ -118,6 +118,7 @@ func (l *Learner) learn(e *Example, out *stream.Emitter[Update]) error {
 	l.descend(e, p)
 	if l.since++; l.since == l.options.Every {
 		l.send(out.Emit, false)
+		out.Flush() // the others wait for it, and it may be long until there are enough for a slab
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ type Options struct {
 // Defaults of Options.
 const (
 	DefaultRate  = 0.1
-	DefaultEvery = 1000
+	DefaultEvery = 250
 )
 
 // Validate returns all faults of o, joined, each wrapping ErrOptions.
