@@ -60,10 +60,12 @@ const (
 // in one transaction as fit: a transaction costs several goroutine hand-overs and, with Sync, a flush of the disk, a
 // batch in it a few microseconds. While one transaction is written the next one gathers.
 type badgerStore struct {
-	db   *badger.DB
-	dir  string
-	log  *slog.Logger
-	seam seam
+	db    *badger.DB
+	marks *markFile
+	sync  bool // see BadgerOptions
+	dir   string
+	log   *slog.Logger
+	seam  seam
 
 	committing, collecting sync.WaitGroup
 	stop                   chan struct{} // ends the value-log collector
@@ -107,7 +109,7 @@ func openBadger(dir string, o BadgerOptions, seam seam) (*badgerStore, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &badgerStore{
-		dir: dir, log: o.Logger, seam: seam, stop: make(chan struct{}), fences: map[string]uint64{},
+		dir: dir, sync: o.Sync, log: o.Logger, seam: seam, stop: make(chan struct{}), fences: map[string]uint64{},
 	}
 	s.cond = sync.NewCond(&s.mu)
 	if err := s.open(o); err != nil {
@@ -134,7 +136,10 @@ func (s *badgerStore) open(o BadgerOptions) error {
 		return explain(err)
 	}
 	s.db = db
-	if err := s.readFences(); err != nil {
+	if err = s.readFences(); err == nil {
+		s.marks, err = openMarkFile(s.dir)
+	}
+	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 	return nil
@@ -221,6 +226,39 @@ func (s *badgerStore) checkRoom() error {
 	return nil
 }
 
+// Mark implements Marker. With Sync marks would promise less than batches, so there are none.
+func (s *badgerStore) Mark(owner string, epoch uint64, record []byte) (bool, error) {
+	if err := checkOwner(owner); err != nil {
+		return false, err
+	}
+	if s.sync || len(record) > MaxMarkBytes {
+		return false, nil
+	}
+	s.marks.mu.Lock()
+	defer s.marks.mu.Unlock()
+	s.mu.Lock()
+	oldest, closed := s.fences[owner], s.closed
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return false, ErrClosed
+	case epoch < oldest:
+		return false, fencedError(owner, epoch, oldest)
+	}
+	ok, err := s.marks.write(owner, record)
+	if err != nil {
+		return false, fmt.Errorf("write backup %q: %w", s.dir, err)
+	}
+	return ok, nil
+}
+
+// ReadMark implements Marker. A mark that an older epoch was writing when its owner was fenced is complete before this
+// returns.
+func (s *badgerStore) ReadMark(owner string) ([]byte, error) { return s.marks.newest(owner) }
+
+// DropMarks implements Marker.
+func (s *badgerStore) DropMarks(prefix string) error { return s.marks.drop(prefix) }
+
 func (s *badgerStore) Scan(prefix []byte, fn func(key, value []byte) error) error {
 	s.mu.Lock()
 	if s.closed {
@@ -287,8 +325,12 @@ func (s *badgerStore) Close() error {
 		s.committing.Wait()
 		close(s.stop)
 		s.collecting.Wait()
-		if err := s.db.Close(); err != nil {
-			s.closeErr = fmt.Errorf("close backup %q: %w", s.dir, explain(err))
+		err := s.db.Close()
+		if err != nil {
+			err = explain(err)
+		}
+		if err := errors.Join(err, s.marks.close()); err != nil {
+			s.closeErr = fmt.Errorf("close backup %q: %w", s.dir, err)
 		}
 	})
 	return s.closeErr

@@ -41,6 +41,12 @@
 // named in [Restored].Damaged and the newest commit before it is used instead. The one thing that cannot be told from
 // a commit that never happened is a newest record that vanished without a trace.
 //
+// # Marks
+//
+// Positions that are written every few hundred items and replace each other go past the database: [Partition.Mark] is one
+// write to a file of slots beside it ([Marker]). A mark says which commit it is based on, and without that one it says nothing,
+// so a power cut that takes the commit takes the mark along.
+//
 // # Jobs
 //
 // [SaveIncarnation] keeps the epoch and failure count of a worker, on which its error budget depends: the count never
@@ -51,7 +57,7 @@
 //
 // On two cores of a 2020s server, on a file system without flush: a batch alone takes 8 us and 1.7 us when 16 are in
 // flight, because all that are waiting share one transaction; a commit of 64 elements of 16 bytes takes 16 us and
-// allocates nothing in this package. One transaction for each batch would take 13 us with 16 in flight. The benchmarks
+// allocates nothing in this package; a mark takes 1 us. One transaction for each batch would take 13 us with 16 in flight. The benchmarks
 // measure this.
 //
 // Memory: a store on disk with a small state keeps about 35 MB of its own and as much of mapped files. Flushes and

@@ -48,6 +48,17 @@ func FuzzDelta(f *testing.F) {
 	})
 }
 
+func FuzzMark(f *testing.F) {
+	seed := mark{generation: 5, deltas: 6, inputs: []Input{at(1, 2, 3), at(4, 5, 1<<63)}}
+	fuzzRecord(f, []byte{kindMark}, appendMark(nil, &seed), func(t *testing.T, v []byte) {
+		if m, why := decodeMark(v); why == "" {
+			again, why := decodeMark(appendMark(nil, &m))
+			require.Empty(t, why)
+			require.Equal(t, m, again)
+		}
+	})
+}
+
 func FuzzChunk(f *testing.F) {
 	fuzzRecord(f, []byte{kindChunk}, appendChunk(nil, 5, 6, []byte("elements")), func(t *testing.T, v []byte) {
 		if data, why := decodeChunk(v, 5, 6); why == "" {

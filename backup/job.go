@@ -178,6 +178,11 @@ func dropJob(s Store, job, incarnation string) error {
 	if err := fenceAll(s, grants, grantsOwner); err != nil {
 		return err
 	}
+	if m, ok := s.(Marker); ok {
+		if err := m.DropMarks(job + "/" + incarnation + "/"); err != nil {
+			return err
+		}
+	}
 	for _, prefix := range [][]byte{states, workers, grants} {
 		if err := deleteKeys(s, job, 0, prefix, nil); err != nil {
 			return err

@@ -30,6 +30,11 @@ const (
 	kindGrants   = 'g'
 	kindCounter  = 'n'
 	kindLive     = 'j'
+
+	// Not among the keys: marks, see Marker.
+	kindMark      = 'k'
+	kindMarkOwner = 'o'
+	kindMarkPlace = 'q'
 )
 
 // pageBits is how many low bits of a number one prefix scan leaves open when records are read page by page.

@@ -3,8 +3,10 @@ package backup
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 )
 
@@ -13,7 +15,7 @@ import (
 //
 // Costs: Apply copies the batch; Scan sorts the keys that are new since the last Scan.
 func NewMemory() Store {
-	return &memoryStore{values: map[string][]byte{}, fences: map[string]uint64{}}
+	return &memoryStore{values: map[string][]byte{}, fences: map[string]uint64{}, marks: map[string][]byte{}}
 }
 
 // memoryStore keeps values in a map and their order in a slice that is brought up to date by the next Scan only:
@@ -23,6 +25,7 @@ type memoryStore struct {
 	closed bool
 	values map[string][]byte // values are replaced, never changed, so a snapshot is a list of references
 	fences map[string]uint64
+	marks  map[string][]byte
 	sorted []string // in order; may hold keys deleted since, never one twice
 	fresh  []string // put since the last Scan, unordered, may repeat keys of sorted that were deleted in between
 }
@@ -69,6 +72,44 @@ func (m *memoryStore) Fence(owner string, epoch uint64) error {
 		return fencedError(owner, epoch, min)
 	}
 	m.fences[owner] = epoch
+	return nil
+}
+
+// Mark implements Marker.
+func (m *memoryStore) Mark(owner string, epoch uint64, record []byte) (bool, error) {
+	if err := checkOwner(owner); err != nil {
+		return false, err
+	}
+	if len(record) > MaxMarkBytes {
+		return false, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false, ErrClosed
+	}
+	if oldest := m.fences[owner]; epoch < oldest {
+		return false, fencedError(owner, epoch, oldest)
+	}
+	m.marks[owner] = append(m.marks[owner][:0], record...)
+	return true, nil
+}
+
+// ReadMark implements Marker.
+func (m *memoryStore) ReadMark(owner string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	return bytes.Clone(m.marks[owner]), nil
+}
+
+// DropMarks implements Marker.
+func (m *memoryStore) DropMarks(prefix string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.marks, func(owner string, _ []byte) bool { return strings.HasPrefix(owner, prefix) })
 	return nil
 }
 
@@ -134,7 +175,7 @@ func (m *memoryStore) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	m.values, m.sorted, m.fresh = nil, nil, nil
+	m.values, m.marks, m.sorted, m.fresh = nil, nil, nil, nil
 	return nil
 }
 

@@ -107,6 +107,8 @@ type Partition struct {
 	attempted  uint64 // chunks of generation highest+1 that failed whole commits may have left behind
 	trash      trash
 	writer     commitWriter
+
+	markRecord []byte // of whoever calls Mark
 }
 
 // generation is how much of a generation exists: chunks [0, chunks) and delta records [0, deltas).

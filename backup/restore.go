@@ -79,6 +79,9 @@ func (p *Partition) load() (*Restored, error) {
 	if err := f.find(); err != nil {
 		return nil, err
 	}
+	if err := f.readMark(); err != nil {
+		return nil, err
+	}
 	log, err := f.readLog()
 	if err != nil {
 		return nil, err

@@ -19,11 +19,39 @@ type Collector[T any] struct {
 	parts map[int]*collected[T]
 }
 
-// collected is what one partition received.
+// collected is what one partition received, in chunks: one long slice would be copied, and looked through by the garbage
+// collector, again and again as it grows.
 type collected[T any] struct {
-	items []T
-	final int // how many of them no successor will be given again
-	sink  *collectSink[T]
+	chunks [][]T // all full but the last
+	n      int   // items
+	final  int   // how many of them no successor will be given again
+	sink   *collectSink[T]
+}
+
+const chunkItems = 4096
+
+// add appends items.
+func (p *collected[T]) add(items []T) {
+	p.n += len(items)
+	for len(items) > 0 {
+		last := len(p.chunks) - 1
+		if last < 0 || len(p.chunks[last]) == chunkItems {
+			p.chunks = append(p.chunks, make([]T, 0, chunkItems))
+			last++
+		}
+		n := min(len(items), chunkItems-len(p.chunks[last]))
+		p.chunks[last] = append(p.chunks[last], items[:n]...)
+		items = items[n:]
+	}
+}
+
+// cut drops all but the first n items.
+func (p *collected[T]) cut(n int) {
+	p.n = n
+	p.chunks = p.chunks[:(n+chunkItems-1)/chunkItems]
+	if last := len(p.chunks) - 1; last >= 0 {
+		p.chunks[last] = p.chunks[last][:n-last*chunkItems]
+	}
 }
 
 // Items returns a copy of what has arrived so far, one partition after the other, each
@@ -31,9 +59,15 @@ type collected[T any] struct {
 func (c *Collector[T]) Items() []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []T
+	n := 0
+	for _, p := range c.parts {
+		n += p.n
+	}
+	all := make([]T, 0, n)
 	for _, part := range slices.Sorted(maps.Keys(c.parts)) {
-		all = append(all, c.parts[part].items...)
+		for _, chunk := range c.parts[part].chunks {
+			all = append(all, chunk...)
+		}
 	}
 	return all
 }
@@ -44,7 +78,7 @@ func (c *Collector[T]) Len() int {
 	defer c.mu.Unlock()
 	n := 0
 	for _, p := range c.parts {
-		n += len(p.items)
+		n += p.n
 	}
 	return n
 }
@@ -80,7 +114,8 @@ func Collect[T any](c *Collector[T]) stream.NewSink[T] {
 			p = &collected[T]{}
 			c.parts[part] = p
 		}
-		p.items, p.sink = p.items[:p.final], s
+		p.cut(p.final)
+		p.sink = s
 		return s, nil
 	}
 }
@@ -103,12 +138,12 @@ func (s *collectSink[T]) own(f func(p *collected[T])) error {
 }
 
 func (s *collectSink[T]) Write(items []T) error {
-	return s.own(func(p *collected[T]) { p.items = append(p.items, items...) })
+	return s.own(func(p *collected[T]) { p.add(items) })
 }
 
 // Flush implements stream.Flusher.
 func (s *collectSink[T]) Flush() error {
-	return s.own(func(p *collected[T]) { p.final = len(p.items) })
+	return s.own(func(p *collected[T]) { p.final = p.n })
 }
 
 func (s *collectSink[T]) Close() error { return s.Flush() }

@@ -360,7 +360,7 @@ func (r *run) watch() {
 	moved := uint64(0)
 	for _, s := range r.slots {
 		if s.loaded != nil {
-			moved += s.before + s.loaded.Items() + s.loaded.Stats().StateCommits.Load()
+			moved += s.before + s.loaded.Items() + s.loaded.Stats().StateCommits.Load() + s.loaded.Stats().Marks.Load()
 		}
 	}
 	if moved == r.moved {
@@ -485,6 +485,7 @@ func (r *run) account(s *slot, w *worker.Worker) {
 	t.Repeated += st.Repeated.Load()
 	t.Duplicates += st.Duplicates.Load()
 	t.StateCommits += st.StateCommits.Load()
+	t.Marks += st.Marks.Load()
 	t.ItemCommits += st.ItemCommits.Load()
 	t.Bytes += st.Bytes.Load()
 	t.Feedback += st.Feedback.Load()

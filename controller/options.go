@@ -103,6 +103,7 @@ type OperatorResult struct {
 	Repeated     uint64
 	Duplicates   uint64 // received again and dropped
 	StateCommits uint64
+	Marks        uint64 // positions made durable without a commit
 	ItemCommits  uint64
 	Bytes        uint64 // backed up
 	Seconds      float64

@@ -138,7 +138,7 @@ func TestWordCountSettings(t *testing.T) {
 	requireRefused(t, DefaultWordCount, func(w *WordCount) *Engine { return &w.Engine }, WordCount.Run, map[string]func(w *WordCount){
 		"engine":      func(w *WordCount) { w.Workers = 0 },
 		"compute":     func(w *WordCount) { w.Workers, w.Compute = 100, 100 },
-		"boundaries":  func(w *WordCount) { w.Words.Boundaries = "letters" },
+		"boundaries":  func(w *WordCount) { w.Words.Boundaries = "words" },
 		"block":       func(w *WordCount) { w.Words.BlockSize = 1 },
 		"norm":        func(w *WordCount) { w.Words.Norm = errorbound.L2 },
 		"top":         func(w *WordCount) { w.Words.Top = -1 },

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 
+	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/threshold"
 )
 
@@ -29,7 +30,14 @@ func (o *operator) obey() error {
 		}
 		return o.begin(false)
 	}
-	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.marks != nil && o.marks.Due() || o.peers != nil && o.peers.due()
+	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.peers != nil && o.peers.due()
+	if !due && o.marks != nil && o.marks.Due() {
+		done, err := o.mark()
+		if err != nil {
+			return err
+		}
+		due = !done
+	}
 	if due && o.plan.whole {
 		return o.commitWhole()
 	}
@@ -37,6 +45,48 @@ func (o *operator) obey() error {
 		return o.begin(false)
 	}
 	return nil
+}
+
+// mark makes the position durable at once, if the store can do that (backup.Marker), and says whether it has. What the state
+// lacks is within theta, as with a commit of the position alone; but a state that a close has changed must first be
+// saved whole. Now and then it leaves the mark to a commit, which also clears the item log.
+func (o *operator) mark() (bool, error) {
+	if o.stale || o.w.cfg.Guarantee.batches() || o.unlogged == marksBetween {
+		return false, nil
+	}
+	if err := o.flush(); err != nil {
+		return false, err
+	}
+	ok, err := o.store.Mark(o.inputs)
+	if !ok || err != nil {
+		return false, err
+	}
+	o.w.stats.Marks.Add(1)
+	o.unlogged++
+	o.markedAt = o.total
+	o.marks.Committed(o.total)
+	o.durable(o.inputs, o.handled)
+	return true, nil
+}
+
+// flush makes what a sink was given safe before its position is.
+func (o *operator) flush() error {
+	if o.state.flush == nil || o.closed.Last { // its Close has made everything final
+		return nil
+	}
+	if err := o.state.flush.Flush(); err != nil {
+		return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
+	}
+	return nil
+}
+
+// durable tells upstream which positions are.
+func (o *operator) durable(inputs []backup.Input, handled uint64) {
+	o.covered.Store(handled)
+	for i, in := range inputs {
+		o.committed[i].Store(in.Seq)
+	}
+	o.w.up.park.Wake()
 }
 
 // commitNow waits until the commit under way is durable, or makes one. The caller looks again at what it waits for: the
@@ -77,10 +127,8 @@ func (o *operator) mayBegin() bool {
 // elements that changed most, or none. A commit of the position alone is sound, since the elements that it leaves out
 // lag by no more than theta, and it is how a mark (threshold.Marks) is written. mayBegin must hold.
 func (o *operator) begin(whole bool) error {
-	if o.state.flush != nil && !o.closed.Last { // its Close has made everything final
-		if err := o.state.flush.Flush(); err != nil {
-			return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
-		}
+	if err := o.flush(); err != nil {
+		return err
 	}
 	if o.w.replay == Remakes {
 		o.task.Flush() // what it emitted of the items that the commit covers
@@ -146,17 +194,17 @@ func (o *operator) settle() error {
 		o.saved(o.bytes, before, o.diverged())
 		o.stale = o.stale && !o.next.Whole
 	}
-	o.committedAt = o.flightAt
-	o.covered.Store(o.flightHandled)
+	o.committedAt, o.unlogged = o.flightAt, 0
 	if o.marks != nil {
 		o.marks.Committed(o.flightAt)
 	}
 	o.peers.committed()
-	for i, in := range o.flightInputs {
-		o.committed[i].Store(in.Seq)
-		o.remake.covered[i].Store(o.remake.flightTaken[i])
+	for i, n := range o.remake.flightTaken {
+		o.remake.covered[i].Store(n)
 	}
-	o.w.up.park.Wake()
+	if o.flightAt >= o.markedAt { // otherwise a mark has gone further meanwhile
+		o.durable(o.flightInputs, o.flightHandled)
+	}
 	return nil
 }
 

@@ -121,11 +121,13 @@ const (
 	// replayLimit is after how many items a partition commits its position even if its state did not diverge: it
 	// bounds the replay after a failure.
 	replayLimit = 1 << 20
+	// marksBetween is how many marks there may be between two commits: the item log is cleared by commits only.
+	marksBetween = 64
 	// batchItems is the default of Config.Batch.
 	batchItems = 1 << 16
 	// logPatience is how long a sender waits for credit before it tells its receivers to log what they hold. The
 	// receivers are mostly about to acknowledge by processing, which is cheaper than a log write.
-	logPatience = time.Millisecond
+	logPatience = 5 * time.Millisecond
 )
 
 func (c *Config) name() string { return fmt.Sprintf("%s/%d", c.Node.Name, c.Index) }

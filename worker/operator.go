@@ -62,6 +62,8 @@ type operator struct {
 	handled       uint64 // accounted items processed
 	total         uint64 // items processed
 	committedAt   uint64 // total at the last durable commit
+	markedAt      uint64 // total at the last mark
+	unlogged      int    // marks since the last durable commit
 	flightAt      uint64 // total at the commit under way
 	flightHandled uint64 // handled at the commit under way
 	flightInputs  []backup.Input

@@ -15,6 +15,7 @@ type Stats struct {
 	Lost         atomic.Uint64 // neither processed by this incarnation nor by the one before, nor to be had again
 	Repeated     atomic.Uint64 // processed by the one before too: outputs emitted twice, if it emits as it processes
 	StateCommits atomic.Uint64
+	Marks        atomic.Uint64 // positions made durable without a commit
 	ItemCommits  atomic.Uint64
 	Bytes        atomic.Uint64 // of elements and items in these
 	Nanoseconds  atomic.Uint64 // from the start of each until it was durable, added up
