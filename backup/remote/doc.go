@@ -1,0 +1,2 @@
+// Package remote
+package remote
