@@ -31,8 +31,7 @@ type ClientOptions struct {
 // Client is a backup.Store that a Server keeps. All of its batches, whoever their owners are, are applied in the order of
 // the calls of Apply.
 //
-// It owns two goroutines, one of them the subscription's; Close ends both. The connection is the caller's and has to
-// outlive it. Batches that wait are referred to and not copied: what a client has in memory of its own is at most one
+// It owns two goroutines, one of them the subscription's; Close ends both. Batches that wait are referred to and not copied: what a client has in memory of its own is at most one
 // encoded batch, what the connection buffers, and one window of each scan.
 type Client struct {
 	nc      *nats.Conn
@@ -42,6 +41,7 @@ type Client struct {
 	sub     *nats.Subscription
 	wake    chan struct{} // capacity 1: there may be something to send
 	stop    chan struct{}
+	hangUp  func() // closes the connection, if it is the client's own
 	pumping sync.WaitGroup
 
 	store, session ident // fixed once welcome
@@ -77,7 +77,11 @@ type callAnswer struct {
 	err     error
 }
 
-// Open begins a session with a server and waits for that until ctx ends, or the deadline.
+// openTime is how long Open waits for the server: who starts something wants to know soon that it cannot work.
+const openTime = 5 * time.Second
+
+// Open begins a session with a server. If it does not answer within five seconds, the error wraps ErrNoAnswer. The
+// connection stays the caller's and has to outlive the client.
 func Open(ctx context.Context, nc *nats.Conn, o ClientOptions) (*Client, error) {
 	if o.Server == "" {
 		o.Server = DefaultName
@@ -104,7 +108,7 @@ func Open(ctx context.Context, nc *nats.Conn, o ClientOptions) (*Client, error) 
 	}
 	c.drained.L = &c.mu
 	if err := c.begin(ctx); err != nil {
-		return nil, fmt.Errorf("open backup server %q of cluster %q: %w", o.Server, o.Cluster, err)
+		return nil, fmt.Errorf("open backup server: %w", err)
 	}
 	return c, nil
 }
@@ -119,6 +123,8 @@ func (c *Client) begin(ctx context.Context) error {
 	if err := sub.SetPendingLimits(-1, -1); err != nil { // what servers send is bounded by what was asked for
 		return errors.Join(err, c.end())
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, openTime, c.noAnswer(openTime))
+	defer cancel()
 	w, err := c.call(ctx, kindHello, &call{})
 	if err != nil {
 		return errors.Join(err, c.end())
@@ -192,7 +198,7 @@ func (c *Client) call(ctx context.Context, kind byte, q *call) (welcome, error) 
 		c.mu.Lock()
 		c.forget(id)
 		c.mu.Unlock()
-		return welcome{}, ctx.Err()
+		return welcome{}, context.Cause(ctx)
 	}
 }
 
@@ -229,7 +235,11 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	c.publish(appendBye(nil, c.session))
-	return c.end()
+	err := c.end()
+	if c.hangUp != nil {
+		c.hangUp()
+	}
+	return err
 }
 
 // end stops the goroutines.

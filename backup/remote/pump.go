@@ -97,7 +97,7 @@ func (c *Client) pass(d time.Duration) {
 	case c.nc.IsClosed():
 		failing = c.fail(fmt.Errorf("backup server %s: %w", c.where(), nats.ErrConnectionClosed))
 	case c.silent > c.o.Deadline:
-		failing = c.fail(c.noAnswer())
+		failing = c.fail(c.noAnswer(c.o.Deadline))
 	default:
 		frames = c.askAgain(d)
 	}
@@ -166,8 +166,8 @@ func (c *Client) fail(err error) (todo []func()) {
 	return todo
 }
 
-// noAnswer says who is silent and what to do about it. c.mu is held.
-func (c *Client) noAnswer() error {
+// noAnswer says who was silent for so long and what to do about it.
+func (c *Client) noAnswer(silent time.Duration) error {
 	why := "is it running? Start it with: afstream backup --cluster " + c.o.Cluster
 	if c.o.Server != DefaultName {
 		why += " --name " + c.o.Server
@@ -175,7 +175,7 @@ func (c *Client) noAnswer() error {
 	if err := c.nc.LastError(); err != nil && !c.nc.IsConnected() && !errors.Is(err, nats.ErrNoServers) {
 		why = fmt.Sprintf("NATS is not connected (%v): %s", err, why)
 	}
-	return fmt.Errorf("%w %s for %v: %s", ErrNoAnswer, c.where(), c.o.Deadline, why)
+	return fmt.Errorf("%w %s for %v: %s", ErrNoAnswer, c.where(), silent, why)
 }
 
 // where names the server for messages.
