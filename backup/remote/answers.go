@@ -61,8 +61,13 @@ func (c *Client) onStatus(s *status) {
 	case s.session != c.session:
 	case s.store != c.store, s.flags&(flagUnknown|flagLost) != 0:
 		todo = c.replaced(s)
+	case s.boot < c.boot: // it has come late, and what it says may not hold any more
 	default:
 		c.silent = 0
+		if s.boot > c.boot {
+			c.boot = s.boot
+			c.queue.goBack(c.queue.base, c.queue.round)
+		}
 		todo = c.settle(s.outcomes)
 		if s.flags&flagBusy != 0 {
 			c.held = c.o.retry

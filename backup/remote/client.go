@@ -35,6 +35,7 @@ type ClientOptions struct {
 // encoded batch, what the connection buffers, and one window of each scan.
 type Client struct {
 	nc      *nats.Conn
+	link    link
 	o       ClientOptions
 	to      string // subject of the server
 	inbox   string
@@ -44,7 +45,8 @@ type Client struct {
 	hangUp  func() // closes the connection, if it is the client's own
 	pumping sync.WaitGroup
 
-	store, session ident // fixed once welcome
+	store, session ident  // fixed once welcome
+	boot           uint64 // the last start of the server that is known
 
 	mu      sync.Mutex
 	drained sync.Cond // signals: nothing waits for the server
@@ -101,7 +103,7 @@ func Open(ctx context.Context, nc *nats.Conn, o ClientOptions) (*Client, error) 
 	var id ident
 	rand.Read(id[:])
 	c := &Client{
-		nc: nc, o: o, to: subject(o.Cluster, o.Server), inbox: replySubject(o.Cluster, id),
+		nc: nc, link: newLink(nc), o: o, to: subject(o.Cluster, o.Server), inbox: replySubject(o.Cluster, id),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		calls: map[uint64]*pendingCall{}, scans: map[uint64]*clientScan{},
 		queue: newQueue(o.Window),
@@ -130,7 +132,7 @@ func (c *Client) begin(ctx context.Context) error {
 		return errors.Join(err, c.end())
 	}
 	c.mu.Lock()
-	c.store, c.session = w.store, w.session
+	c.store, c.session, c.boot = w.store, w.session, w.boot
 	c.mu.Unlock()
 	return nil
 }
@@ -219,7 +221,7 @@ func (c *Client) idle() bool { return c.queue.empty() && len(c.calls) == 0 && c.
 
 // publish sends what is sent again if it gets lost.
 func (c *Client) publish(frame []byte) bool {
-	return c.nc.PublishRequest(c.to, c.inbox, frame) == nil
+	return c.link.publish(c.to, c.inbox, frame) == nil
 }
 
 // Close waits for the batches and scans under way, which the deadline bounds, and ends the session.

@@ -15,7 +15,8 @@ func (id ident) String() string { return hex.EncodeToString(id[:]) }
 // apply is a batch, or a part of one, on its way. The parts of a batch follow each other without a gap.
 type apply struct {
 	session ident
-	round   uint64 // how often the client has gone back; see Client.goBack
+	boot    uint64 // the start of the server that the message is meant for; see status
+	round   uint64 // how often the client has gone back; see queue.goBack
 	base    uint64 // the client knows what has become of all batches before this one
 	sure    uint64 // the last batch of which the client knows that it is durable, 0 if there is none
 	seq     uint64 // number of the batch in its session, from 1
@@ -25,7 +26,7 @@ type apply struct {
 }
 
 // applyHead is the most that a part takes beside its piece.
-const applyHead = frameHead + 16 + 6*binary.MaxVarintLen64
+const applyHead = frameHead + 16 + 7*binary.MaxVarintLen64
 
 // maxBatchWire is the most that appendBatch makes of a batch that a store may accept: lengths, owner and epoch come on
 // top of what Batch.Size counts, which counts far more for each entry than its lengths take.
@@ -33,7 +34,7 @@ const maxBatchWire = backup.MaxBatchBytes + 1<<10
 
 func appendApply(dst []byte, a *apply) []byte {
 	dst = append(startFrame(dst, kindApply), a.session[:]...)
-	for _, n := range [...]uint64{a.round, a.base, a.sure, a.seq, uint64(a.offset), uint64(a.total)} {
+	for _, n := range [...]uint64{a.boot, a.round, a.base, a.sure, a.seq, uint64(a.offset), uint64(a.total)} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	return seal(append(dst, a.piece...))
@@ -41,10 +42,10 @@ func appendApply(dst []byte, a *apply) []byte {
 
 func decodeApply(r reader) (a apply, err error) {
 	a.session = r.id()
-	a.round, a.base, a.sure, a.seq = r.number(), r.number(), r.number(), r.number()
+	a.boot, a.round, a.base, a.sure, a.seq = r.number(), r.number(), r.number(), r.number(), r.number()
 	offset, total := r.number(), r.number()
 	if total > maxBatchWire || offset > total || uint64(len(r.rest)) > total-offset ||
-		a.base == 0 || a.seq < a.base || a.sure >= a.seq || a.seq-a.base >= windowBatches {
+		a.base == 0 || a.seq < a.base || a.seq-a.base >= windowBatches || a.sure >= a.base+windowBatches {
 		r.fail()
 	}
 	a.offset, a.total, a.piece = int(offset), int(total), r.rest
@@ -91,13 +92,13 @@ func decodeBatch(wire []byte) (*backup.Batch, error) {
 
 // probe asks what has become of the batches from base on, of which those before sent have been sent.
 type probe struct {
-	session                 ident
-	round, base, sure, sent uint64
+	session                       ident
+	boot, round, base, sure, sent uint64
 }
 
 func appendProbe(dst []byte, p *probe) []byte {
 	dst = append(startFrame(dst, kindProbe), p.session[:]...)
-	for _, n := range [...]uint64{p.round, p.base, p.sure, p.sent} {
+	for _, n := range [...]uint64{p.boot, p.round, p.base, p.sure, p.sent} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	return seal(dst)
@@ -105,17 +106,22 @@ func appendProbe(dst []byte, p *probe) []byte {
 
 func decodeProbe(r reader) (p probe, err error) {
 	p.session = r.id()
-	p.round, p.base, p.sure, p.sent = r.number(), r.number(), r.number(), r.number()
-	if p.base == 0 || p.sent < p.base || p.sure >= p.sent || p.sent-p.base > windowBatches {
+	p.boot, p.round, p.base, p.sure, p.sent = r.number(), r.number(), r.number(), r.number(), r.number()
+	if p.base == 0 || p.sent < p.base || p.sent-p.base > windowBatches || p.sure >= p.base+windowBatches {
 		r.fail()
 	}
 	return p, r.end("probe")
 }
 
 // status says what has become of some batches of a session.
+//
+// Starts of the servers on a store are numbered. A server takes in batches only if they were sent by a client that knows
+// of its start, and such a client no more listens to earlier servers. Otherwise a batch that one of them had refused could
+// be applied by the next one before the client hears of the refusal.
 type status struct {
 	store    ident // of the server that answers
 	session  ident
+	boot     uint64 // the start of the server
 	flags    byte
 	round    uint64 // that of the message it answers
 	next     uint64 // the next batch that the server wants, if flags say so
@@ -139,7 +145,9 @@ type outcome struct {
 
 func appendStatus(dst []byte, s *status) []byte {
 	dst = append(append(append(startFrame(dst, kindStatus), s.store[:]...), s.session[:]...), s.flags)
-	dst = binary.AppendUvarint(binary.AppendUvarint(dst, s.round), s.next)
+	for _, n := range [...]uint64{s.boot, s.round, s.next} {
+		dst = binary.AppendUvarint(dst, n)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(s.outcomes)))
 	for i := range s.outcomes {
 		dst = appendResult(binary.AppendUvarint(dst, s.outcomes[i].seq), s.outcomes[i].result)
@@ -149,7 +157,7 @@ func appendStatus(dst []byte, s *status) []byte {
 
 func decodeStatus(r reader) (s status, err error) {
 	s.store, s.session, s.flags = r.id(), r.id(), r.byte()
-	s.round, s.next = r.number(), r.number()
+	s.boot, s.round, s.next = r.number(), r.number(), r.number()
 	if s.flags&^flagsKnown != 0 {
 		r.fail()
 	}
@@ -181,12 +189,12 @@ func appendCall(dst []byte, kind byte, c *call) []byte {
 	case kindScan:
 		dst = append(dst, c.bytes...)
 	case kindTake:
-		dst = append(binary.AppendUvarint(dst, c.upTo), flag(c.again)|flag(c.over)<<1)
+		dst = append(binary.AppendUvarint(dst, c.upTo), bit(c.again)|bit(c.over)<<1)
 	}
 	return seal(dst)
 }
 
-func flag(set bool) byte {
+func bit(set bool) byte {
 	if set {
 		return 1
 	}
@@ -217,16 +225,17 @@ func decodeCall(kind byte, r reader) (c call, err error) {
 // welcome gives a client its session.
 type welcome struct {
 	id             uint64 // of the hello
+	boot           uint64
 	store, session ident
 }
 
 func appendWelcome(dst []byte, w *welcome) []byte {
-	dst = binary.AppendUvarint(startFrame(dst, kindWelcome), w.id)
+	dst = binary.AppendUvarint(binary.AppendUvarint(startFrame(dst, kindWelcome), w.id), w.boot)
 	return seal(append(append(dst, w.store[:]...), w.session[:]...))
 }
 
 func decodeWelcome(r reader) (w welcome, err error) {
-	w.id, w.store, w.session = r.number(), r.id(), r.id()
+	w.id, w.boot, w.store, w.session = r.number(), r.number(), r.id(), r.id()
 	return w, r.end("welcome")
 }
 
@@ -269,7 +278,7 @@ const chunkHead = frameHead + 4*binary.MaxVarintLen64 + 2 + maxErrorText
 
 func appendChunk(dst []byte, c *chunk) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(startFrame(dst, kindChunk), c.id), c.index)
-	dst = appendResult(append(dst, flag(c.last)), c.result)
+	dst = appendResult(append(dst, bit(c.last)), c.result)
 	return seal(append(dst, c.data...))
 }
 

@@ -63,14 +63,14 @@ func (c *Client) sendNext() bool {
 		return false
 	}
 	q := &c.queue
-	a := apply{session: c.session, round: q.round, base: q.base, sure: q.sure, seq: seq}
+	a := apply{session: c.session, boot: c.boot, round: q.round, base: q.base, sure: q.sure, seq: seq}
 	c.buf = c.buf[:0]
 	if b := q.at(seq).batch; b != nil {
 		c.buf = appendBatch(c.buf, b)
 	}
 	c.mu.Unlock()
 	a.total = len(c.buf)
-	most := max(int(c.nc.MaxPayload()), minPayload) - applyHead
+	most := c.link.payload() - applyHead
 	for {
 		a.piece = c.buf[a.offset:min(a.offset+most, a.total)]
 		c.frame = appendApply(c.frame, &a)
@@ -94,7 +94,7 @@ func (c *Client) pass(d time.Duration) {
 		c.silent = 0
 	}
 	switch {
-	case c.nc.IsClosed():
+	case c.link.closed():
 		failing = c.fail(fmt.Errorf("backup server %s: %w", c.where(), nats.ErrConnectionClosed))
 	case c.silent > c.o.Deadline:
 		failing = c.fail(c.noAnswer(c.o.Deadline))
@@ -146,7 +146,7 @@ func (c *Client) askAgain(d time.Duration) (frames [][]byte) {
 // probe asks what has become of the batches. c.mu is held.
 func (c *Client) probe() []byte {
 	q := &c.queue
-	return appendProbe(nil, &probe{session: c.session, round: q.round, base: q.base, sure: q.sure, sent: q.sent})
+	return appendProbe(nil, &probe{session: c.session, boot: c.boot, round: q.round, base: q.base, sure: q.sure, sent: q.sent})
 }
 
 // fail ends everything that waits with err, and returns what to do for that without c.mu, which is held.

@@ -6,8 +6,9 @@ import (
 
 // queue is the batches of a client whose fate is not known, in order. It is pure; the client's mutex guards it.
 //
-// Invariants: base is the number of the first batch, base <= sent <= base+windowBatches, sure < sent; the batches before
-// sent have been sent in this round, and bytes is how much they are.
+// Invariants: base is the number of the first batch, base <= sent <= base+windowBatches; the batches before sent have been
+// sent in this round, and bytes is how much they are. sure may be beyond sent after going back, since batches are not
+// settled in order.
 type queue struct {
 	list  []pendingBatch
 	base  uint64

@@ -45,9 +45,11 @@ const maxJobs = 64
 // fence under way; it owns neither the connection nor the store.
 type Server struct {
 	nc    *nats.Conn
+	link  link
 	store backup.Noting
 	o     ServerOptions
-	id    ident // of the store
+	id    ident  // of the store
+	boot  uint64 // number of this start on the store
 	sub   *nats.Subscription
 	stop  chan struct{}
 	jobs  sync.WaitGroup // goroutines, and batches in the store
@@ -101,7 +103,7 @@ func newServer(nc *nats.Conn, store backup.Store, o ServerOptions) (*Server, err
 		return nil, errors.New("this store cannot keep notes: serve one of OpenBadger or NewMemory")
 	}
 	return &Server{
-		nc: nc, store: noting, o: o, stop: make(chan struct{}), sessions: map[ident]*session{},
+		nc: nc, link: newLink(nc), store: noting, o: o, stop: make(chan struct{}), sessions: map[ident]*session{},
 		fencing: map[jobKey]bool{}, scans: map[jobKey]*serverScan{},
 	}, errors.Join(checkNames(o.Cluster, o.Name), checkPayload(nc))
 }
@@ -155,17 +157,15 @@ func (s *Server) Close() error {
 // load reads the notes of earlier servers on this store.
 func (s *Server) load() error {
 	err := s.store.Notes(func(key, value []byte) error {
-		n, ok := decodeNote(value)
-		if len(key) > 0 && key[0] == noteStore && len(value) == len(s.id) {
-			copy(s.id[:], value)
-			return nil
-		}
 		var id ident
+		copy(id[:], key[1:])
+		n, ok := decodeNote(value)
 		if !ok || len(key) < 1+len(id) {
 			return fmt.Errorf("note %q: %w", key, backup.ErrDamaged)
 		}
-		copy(id[:], key[1:])
-		if key[0] == noteSession {
+		if key[0] == noteStore {
+			s.id, s.boot = id, n
+		} else if key[0] == noteSession {
 			s.sessions[id] = &session{id: id, heard: time.Now(), before: &history{}}
 		} else if ss := s.sessions[id]; ss != nil { // sessions come before their slots
 			ss.before.applied[n%windowBatches] = n
@@ -174,11 +174,14 @@ func (s *Server) load() error {
 		}
 		return nil
 	})
-	if err != nil || s.id != (ident{}) {
+	if err != nil {
 		return err
 	}
-	rand.Read(s.id[:])
-	return s.note(backup.Entry{Key: []byte{noteStore}, Value: s.id[:]})
+	if s.id == (ident{}) {
+		rand.Read(s.id[:])
+	}
+	s.boot++
+	return s.note(backup.Entry{Key: append([]byte{noteStore}, s.id[:]...), Value: appendNote(nil, s.boot)})
 }
 
 // noteOwner is who writes notes without a batch.
@@ -257,7 +260,7 @@ func (s *Server) send(reply string, frame []byte) {
 	if reply == "" {
 		return
 	}
-	if err := s.nc.Publish(reply, frame); err != nil {
+	if err := s.link.publish(reply, "", frame); err != nil {
 		s.o.Logger.Debug("answer of backup server", "err", err)
 	}
 }

@@ -13,7 +13,7 @@ var errForgotten = errors.New("refused before the server was started again; why 
 
 // onHello begins a session, which is durable before the client hears of it.
 func (s *Server) onHello(c *call, reply string) {
-	w := welcome{id: c.id, store: s.id}
+	w := welcome{id: c.id, boot: s.boot, store: s.id}
 	rand.Read(w.session[:])
 	notes := []backup.Entry{{Key: sessionKey(w.session), Value: appendNote(nil, 0)}}
 	s.inStore(func(done func(error)) {
@@ -81,12 +81,12 @@ func (s *Server) onApply(a *apply, reply string) {
 	ss := s.heard(a.session, reply)
 	if ss == nil {
 		s.mu.Unlock()
-		s.send(reply, appendStatus(nil, &status{store: s.id, session: a.session, flags: flagUnknown}))
+		s.send(reply, appendStatus(nil, &status{store: s.id, boot: s.boot, session: a.session, flags: flagUnknown}))
 		return
 	}
 	held := len(ss.wire)
-	act := ss.receive(a)
-	st := status{store: s.id, session: ss.id, round: a.round}
+	act := ss.receive(a, s.boot)
+	st := status{store: s.id, boot: s.boot, session: ss.id, round: a.round}
 	if act == run && s.bytes > s.o.MaxBytes {
 		act = ss.hold(a.round)
 		st.flags = flagBusy
@@ -154,13 +154,13 @@ func (s *Server) finish(ss *session, seq uint64, err error) {
 	ss.finish(seq, r)
 	reply := ss.reply
 	s.mu.Unlock()
-	st := status{store: s.id, session: ss.id, outcomes: []outcome{{seq, r}}}
+	st := status{store: s.id, boot: s.boot, session: ss.id, outcomes: []outcome{{seq, r}}}
 	s.send(reply, appendStatus(nil, &st))
 }
 
 // onProbe answers what has become of everything that the client does not know yet.
 func (s *Server) onProbe(p *probe, reply string) {
-	st := status{store: s.id, session: p.session, round: p.round}
+	st := status{store: s.id, boot: s.boot, session: p.session, round: p.round}
 	s.mu.Lock()
 	ss := s.heard(p.session, reply)
 	if ss == nil {
@@ -170,7 +170,7 @@ func (s *Server) onProbe(p *probe, reply string) {
 		ss.catchUp(p.base, p.sure)
 		s.bytes += len(ss.wire) - held
 		st.next = ss.next
-		if ss.next < p.sent {
+		if ss.next < p.sent || p.boot != s.boot {
 			st.flags |= flagGoBack
 		}
 		if ss.lost {

@@ -105,7 +105,7 @@ func (s *Server) sendAll(reply string, frames [][]byte) {
 
 // scan runs a scan to its end. What it has sent is kept until the client has it, or is silent for too long.
 func (s *Server) scan(sc *serverScan, prefix []byte) {
-	w := chunkWriter{s: s, sc: sc, most: min(chunkBytes, int(s.nc.MaxPayload())-chunkHead)}
+	w := chunkWriter{s: s, sc: sc, most: min(chunkBytes, s.link.payload()-chunkHead)}
 	err := s.store.Scan(prefix, w.entry)
 	if errors.Is(err, errGivenUp) || errors.Is(err, backup.ErrClosed) {
 		return

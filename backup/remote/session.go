@@ -54,13 +54,15 @@ const (
 	run           // the batch: it is complete
 )
 
-// receive takes in a part of a batch. After run, wire is the batch and next is still its number: the server goes on with
+// receive takes in a part of a batch that is meant for this start of the server, whose number is boot. After run, wire is the batch and next is still its number: the server goes on with
 // start or with hold.
-func (s *session) receive(a *apply) action {
+func (s *session) receive(a *apply, boot uint64) action {
 	s.catchUp(a.base, a.sure)
 	switch {
 	case s.lost:
 		return report
+	case a.boot != boot:
+		return s.missing(a.round)
 	case a.seq < s.base:
 		return ignore
 	case a.seq < s.next:
@@ -147,7 +149,7 @@ func (s *session) settled(seq uint64) (applied, known bool) {
 	return s.before.applied[seq%windowBatches] == seq, true
 }
 
-// Keys of notes: the store's name, the sessions, and for each slot of a session the batch that was applied last. The
+// Keys of notes: the store's name with the number of its last start, the sessions, and for each slot of a session the batch that was applied last. The
 // latter is written in the atom of the batch.
 const (
 	noteStore   = 'i'

@@ -1,0 +1,18 @@
+package remote
+
+import "github.com/nats-io/nats.go"
+
+// link is what a server and a client need of a connection. Tests put a network in its place that loses messages.
+type link struct {
+	publish func(subject, reply string, frame []byte) error
+	payload func() int // bytes that a message may have
+	closed  func() bool
+}
+
+func newLink(nc *nats.Conn) link {
+	return link{
+		publish: nc.PublishRequest,
+		payload: func() int { return max(int(nc.MaxPayload()), minPayload) },
+		closed:  nc.IsClosed,
+	}
+}
