@@ -11,7 +11,12 @@ type link struct {
 
 func newLink(nc *nats.Conn) link {
 	return link{
-		publish: nc.PublishRequest,
+		publish: func(subject, reply string, frame []byte) error {
+			if reply == "" {
+				return nc.Publish(subject, frame)
+			}
+			return nc.PublishRequest(subject, reply, frame)
+		},
 		payload: func() int { return max(int(nc.MaxPayload()), minPayload) },
 		closed:  nc.IsClosed,
 	}

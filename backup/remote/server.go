@@ -41,6 +41,10 @@ var usualPatience = patience{parts: 30 * time.Second, scan: 30 * time.Second, se
 // maxJobs bounds the fences and scans under way, each of which has a goroutine.
 const maxJobs = 64
 
+// minPending is how many bytes of messages may wait to be looked at: that takes no time worth mentioning, and what is
+// beyond it is dropped and sent again.
+const minPending = 64 << 20
+
 // Server serves a store. It owns a subscription, a goroutine that drops what dead clients left, and one for each scan and
 // fence under way; it owns neither the connection nor the store.
 type Server struct {
@@ -123,7 +127,7 @@ func (s *Server) start() error {
 	}
 	s.sub = sub
 	s.jobs.Go(s.sweepLoop)
-	if err := errors.Join(sub.SetPendingLimits(-1, s.o.MaxBytes), s.nc.FlushTimeout(flushTime)); err != nil {
+	if err := errors.Join(sub.SetPendingLimits(-1, max(s.o.MaxBytes, minPending)), s.nc.FlushTimeout(flushTime)); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	return nil
