@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 
 	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v2"
@@ -79,8 +79,12 @@ func serveBackup(c *cli.Context, stderr io.Writer, log *slog.Logger) (err error)
 	case listen == "" && natsURL == "":
 		listen = defaultListen
 	}
+	at := address(c, cmp.Or(natsURL, "nats://"+defaultListen), c.String("name"))
+	if err := at.Check(); err != nil {
+		return err
+	}
 	lost := make(chan struct{})
-	nc, where, closeNATS, err := reach(c, listen, natsURL, log, nats.ClosedHandler(func(*nats.Conn) { close(lost) }))
+	nc, where, closeNATS, err := reach(&at, listen, log, nats.ClosedHandler(func(*nats.Conn) { close(lost) }))
 	if err != nil {
 		return err
 	}
@@ -110,17 +114,13 @@ func untilLost(ctx context.Context, nc *nats.Conn, lost <-chan struct{}) error {
 }
 
 // reach connects to NATS, its own if listen is given, and says where that is.
-func reach(c *cli.Context, listen, natsURL string, log *slog.Logger, closed nats.Option) (*nats.Conn, string, func(), error) {
-	if natsURL != "" {
-		at := address(c, natsURL, c.String("name"))
+func reach(at *remote.Address, listen string, log *slog.Logger, closed nats.Option) (*nats.Conn, string, func(), error) {
+	if listen == "" {
 		nc, err := at.Connect("afstream backup server", closed)
 		if err != nil {
 			return nil, "", nil, err
 		}
-		if u, err := url.Parse(natsURL); err == nil {
-			natsURL = u.Redacted()
-		}
-		return nc, natsURL, nc.Close, nil
+		return nc, nc.ConnectedUrlRedacted(), nc.Close, nil
 	}
 	b, err := broker.Listen(listen)
 	if err != nil {
