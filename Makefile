@@ -43,7 +43,7 @@ fuzz: ## every fuzz target for FUZZTIME, two at a time
 
 bench: ## the figures of docs/benchmarks.md, summed up by benchstat
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./controller | tee bench.out
-	$(GO) test -run '^$$' -bench . -benchtime 200ms -count 3 ./ringbuf ./connector ./algorithms/... ./state ./backup ./threshold | tee -a bench.out
+	$(GO) test -run '^$$' -bench . -benchtime 200ms -count 3 ./ringbuf ./connector ./algorithms/... ./state ./backup ./backup/remote ./threshold | tee -a bench.out
 	$(GO) tool benchstat bench.out
 
 data: ## fetch the larger real inputs into .data/

@@ -80,9 +80,9 @@ type callAnswer struct {
 }
 
 // openTime is how long Open waits for the server: who starts something wants to know soon that it cannot work.
-const openTime = 5 * time.Second
+const openTime = 3 * time.Second
 
-// Open begins a session with a server. If it does not answer within five seconds, the error wraps ErrNoAnswer. The
+// Open begins a session with a server. If it does not answer within three seconds, the error wraps ErrNoAnswer. The
 // connection stays the caller's and has to outlive the client.
 func Open(ctx context.Context, nc *nats.Conn, o ClientOptions) (*Client, error) {
 	if o.Server == "" {

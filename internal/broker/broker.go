@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -44,9 +45,11 @@ func Listen(address string) (*Server, error) {
 	s.SetLoggerV2(&first, false, false, false)
 	s.Start()
 	b := &Server{server: s, host: host}
-	if !s.ReadyForConnections(startTime) {
-		b.Close()
-		return nil, fmt.Errorf("listen on %s: %s: choose another address", address, first.text())
+	for since := time.Now(); !s.ReadyForConnections(startTime / 100); {
+		if why := first.text(); why != "" || time.Since(since) > startTime {
+			b.Close()
+			return nil, fmt.Errorf("listen on %s: %s: choose another address", address, cmp.Or(why, "it does not get ready"))
+		}
 	}
 	return b, nil
 }

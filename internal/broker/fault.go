@@ -19,12 +19,10 @@ func (f *fault) Fatalf(format string, v ...any) {
 	}
 }
 
+// text is empty as long as there is none.
 func (f *fault) text() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.first == "" {
-		return "it does not get ready"
-	}
 	return f.first
 }
 
