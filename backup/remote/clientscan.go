@@ -72,7 +72,7 @@ func (c *Client) onNoScan(id uint64) {
 }
 
 // Scan implements backup.Store. If the server is started again before anything was passed to fn, the scan begins anew;
-// later it ends with ErrInterrupted, since its snapshot is gone.
+// later it ends with backup.ErrInterrupted, since its snapshot is gone.
 func (c *Client) Scan(prefix []byte, fn func(key, value []byte) error) error {
 	c.mu.Lock()
 	if err := c.usable(); err != nil {
@@ -96,7 +96,7 @@ func (c *Client) Scan(prefix []byte, fn func(key, value []byte) error) error {
 		case err != errNoScan:
 			return err
 		case begun:
-			return fmt.Errorf("%w: %q", ErrInterrupted, c.o.Server)
+			return fmt.Errorf("backup server %q: %w", c.o.Server, backup.ErrInterrupted)
 		}
 	}
 }

@@ -29,10 +29,6 @@ var (
 	// ErrReplaced is wrapped by the errors of a Client whose server was started on another store, or lost what it had
 	// reported as durable. The state that the client relies on is gone; the job has to begin again.
 	ErrReplaced = errors.New("backup server has lost its store")
-
-	// ErrInterrupted is wrapped by the error of a Scan whose snapshot died with its server after a part of it had been
-	// delivered. It may be repeated.
-	ErrInterrupted = errors.New("backup server was started again while it was read")
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

@@ -287,7 +287,7 @@ func TestScanAndRestart(t *testing.T) {
 		}
 		return nil
 	})
-	require.ErrorIs(t, err, ErrInterrupted)
+	require.ErrorIs(t, err, backup.ErrInterrupted)
 	require.Less(t, n, 3*windowChunks)
 	require.Len(t, contents(t, c, ""), 3*windowChunks)
 }
