@@ -31,8 +31,9 @@ lint: ## staticcheck
 race: ## the tests with the race detector and every invariant checked as the jobs run
 	$(GO) test -race -tags invariants -timeout 20m ./...
 
-sim: ## the protocol simulation, 20,000 seeds, and more random topologies
+sim: ## the protocol simulation, 20,000 seeds, that of backup servers, and more random topologies
 	$(GO) test ./threshold -run Simulation -sim.runs=20000
+	$(GO) test ./backup/remote -run Simulation -sim.runs=3000
 	$(GO) test -tags invariants ./controller -run Properties -rapid.checks=400
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time

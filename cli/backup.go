@@ -84,7 +84,8 @@ func serveBackup(c *cli.Context, stderr io.Writer, log *slog.Logger) (err error)
 		return err
 	}
 	lost := make(chan struct{})
-	nc, where, closeNATS, err := reach(&at, listen, log, nats.ClosedHandler(func(*nats.Conn) { close(lost) }))
+	nc, where, closeNATS, err := reach(&at, listen, log, nats.ClosedHandler(func(*nats.Conn) { close(lost) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS connection", "err", err) }))
 	if err != nil {
 		return err
 	}
@@ -114,9 +115,9 @@ func untilLost(ctx context.Context, nc *nats.Conn, lost <-chan struct{}) error {
 }
 
 // reach connects to NATS, its own if listen is given, and says where that is.
-func reach(at *remote.Address, listen string, log *slog.Logger, closed nats.Option) (*nats.Conn, string, func(), error) {
+func reach(at *remote.Address, listen string, log *slog.Logger, options ...nats.Option) (*nats.Conn, string, func(), error) {
 	if listen == "" {
-		nc, err := at.Connect("afstream backup server", closed)
+		nc, err := at.Connect("afstream backup server", options...)
 		if err != nil {
 			return nil, "", nil, err
 		}
@@ -129,7 +130,7 @@ func reach(at *remote.Address, listen string, log *slog.Logger, closed nats.Opti
 	if !b.Local() {
 		log.Warn("whoever reaches this NATS server can read and write all backups; use --nats and a server with users instead", "url", b.URL())
 	}
-	nc, err := b.Connect(closed)
+	nc, err := b.Connect(options...)
 	if err != nil {
 		b.Close()
 		return nil, "", nil, fmt.Errorf("connect to the NATS server inside: %w", err)
