@@ -32,8 +32,9 @@ lint: ## staticcheck
 race: ## the tests with the race detector and every invariant checked as the jobs run
 	$(GO) test -race -tags invariants -timeout 20m ./...
 
-sim: ## the protocol simulation, 20,000 seeds, and more random topologies
+sim: ## the protocol simulation, 20,000 seeds, that of backup servers, and more random topologies
 	$(GO) test ./threshold -run Simulation -sim.runs=20000
+	$(GO) test ./backup/remote -run Simulation -sim.runs=3000
 	$(GO) test -tags invariants ./controller -run Properties -rapid.checks=400
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
@@ -44,7 +45,7 @@ fuzz: ## every fuzz target for FUZZTIME, two at a time
 
 bench: ## the figures of docs/benchmarks.md, summed up by benchstat
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./controller | tee bench.out
-	$(GO) test -run '^$$' -bench . -benchtime 200ms -count 3 ./ringbuf ./connector ./algorithms/... ./state ./backup ./threshold | tee -a bench.out
+	$(GO) test -run '^$$' -bench . -benchtime 200ms -count 3 ./ringbuf ./connector ./algorithms/... ./state ./backup ./backup/remote ./threshold | tee -a bench.out
 	$(GO) tool benchstat bench.out
 
 bench-algorithms: ## wordcount, grep, join and logistic regression against the same work by hand, in BENCHCOUNT rounds

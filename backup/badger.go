@@ -54,6 +54,7 @@ const (
 const (
 	spaceData  = 'd'
 	spaceFence = 'f'
+	spaceNote  = 'n'
 )
 
 // badgerStore keeps everything in one Badger database. Its committer goroutine writes what is queued, as many batches
@@ -260,6 +261,14 @@ func (s *badgerStore) ReadMark(owner string) ([]byte, error) { return s.marks.ne
 func (s *badgerStore) DropMarks(prefix string) error { return s.marks.drop(prefix) }
 
 func (s *badgerStore) Scan(prefix []byte, fn func(key, value []byte) error) error {
+	return s.scanSpace(spaceData, prefix, fn)
+}
+
+func (s *badgerStore) Notes(fn func(key, value []byte) error) error {
+	return s.scanSpace(spaceNote, nil, fn)
+}
+
+func (s *badgerStore) scanSpace(space byte, prefix []byte, fn func(key, value []byte) error) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -273,7 +282,7 @@ func (s *badgerStore) Scan(prefix []byte, fn func(key, value []byte) error) erro
 		s.cond.Broadcast()
 		s.mu.Unlock()
 	}()
-	return s.scan(append([]byte{spaceData}, prefix...), fn)
+	return s.scan(append([]byte{space}, prefix...), fn)
 }
 
 // scan reads keys with their key space, which it takes off before it passes them to fn.

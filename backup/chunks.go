@@ -91,22 +91,24 @@ func (g *pager) next() (n uint64, value []byte, err error) {
 func (g *pager) fill() error {
 	key := appendKey(nil, g.p.prefix, g.kind, g.generation, g.at)
 	skip := len(key) - 8
-	g.buf, g.ends, g.read = g.buf[:0], g.ends[:0], 0
-	err := g.p.store.Scan(key[:len(key)-pageBits/8], func(key, value []byte) error {
-		n, ok := lastNumber(key, skip)
-		want := g.at + uint64(len(g.ends))
-		switch {
-		case !ok || n < g.at:
+	err := repeat(func() error {
+		g.buf, g.ends, g.read = g.buf[:0], g.ends[:0], 0
+		return g.p.store.Scan(key[:len(key)-pageBits/8], func(key, value []byte) error {
+			n, ok := lastNumber(key, skip)
+			want := g.at + uint64(len(g.ends))
+			switch {
+			case !ok || n < g.at:
+				return nil
+			case n != want || n == g.end:
+				return errStop
+			}
+			g.buf = append(g.buf, value...)
+			g.ends = append(g.ends, len(g.buf))
+			if len(g.buf) >= pageBytes {
+				return errStop
+			}
 			return nil
-		case n != want || n == g.end:
-			return errStop
-		}
-		g.buf = append(g.buf, value...)
-		g.ends = append(g.ends, len(g.buf))
-		if len(g.buf) >= pageBytes {
-			return errStop
-		}
-		return nil
+		})
 	})
 	if err != nil && err != errStop {
 		return err

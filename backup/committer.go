@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
@@ -12,16 +13,19 @@ const kindFence = 'f'
 // request is one queued batch or, without a batch, the writing of a fence.
 type request struct {
 	batch *Batch
+	notes []Entry
 	owner string
 	epoch uint64
 	done  func(error)
 }
 
-func (s *badgerStore) Apply(b *Batch, done func(error)) {
-	err := b.check()
+func (s *badgerStore) Apply(b *Batch, done func(error)) { s.ApplyNoted(b, nil, done) }
+
+func (s *badgerStore) ApplyNoted(b *Batch, notes []Entry, done func(error)) {
+	err := errors.Join(b.check(), checkNotes(notes))
 	if err == nil {
 		s.mu.Lock()
-		err = s.enqueue(request{batch: b, owner: b.Owner, epoch: b.Epoch, done: done})
+		err = s.enqueue(request{batch: b, notes: notes, owner: b.Owner, epoch: b.Epoch, done: done})
 		s.mu.Unlock()
 	}
 	if err != nil {
@@ -159,7 +163,7 @@ func (g *group) reset() {
 func (g *group) add(r *request) bool {
 	size := entryOverhead + len(r.owner)
 	if r.batch != nil {
-		size = r.batch.Size()
+		size = r.batch.Size() + notesSize(r.notes)
 	}
 	if g.size > 0 && g.size+size > MaxBatchBytes {
 		return false
@@ -173,8 +177,14 @@ func (g *group) add(r *request) bool {
 		g.put(spaceData, r.batch.Puts[i].Key, r.batch.Puts[i].Value)
 	}
 	for _, k := range r.batch.Deletes {
-		g.deletes = append(g.deletes, g.key(spaceData, k))
-		g.order = append(g.order, false)
+		g.remove(spaceData, k)
+	}
+	for i := range r.notes {
+		if n := &r.notes[i]; len(n.Value) > 0 {
+			g.put(spaceNote, n.Key, n.Value)
+		} else {
+			g.remove(spaceNote, n.Key)
+		}
 	}
 	return true
 }
@@ -182,6 +192,11 @@ func (g *group) add(r *request) bool {
 func (g *group) put(space byte, key, value []byte) {
 	g.entries = append(g.entries, badger.Entry{Key: g.key(space, key), Value: value})
 	g.order = append(g.order, true)
+}
+
+func (g *group) remove(space byte, key []byte) {
+	g.deletes = append(g.deletes, g.key(space, key))
+	g.order = append(g.order, false)
 }
 
 func (g *group) key(space byte, key []byte) []byte {

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +16,7 @@ import (
 //
 // Costs: Apply copies the batch; Scan sorts the keys that are new since the last Scan.
 func NewMemory() Store {
-	return &memoryStore{values: map[string][]byte{}, fences: map[string]uint64{}, marks: map[string][]byte{}}
+	return &memoryStore{values: map[string][]byte{}, fences: map[string]uint64{}, marks: map[string][]byte{}, notes: map[string][]byte{}}
 }
 
 // memoryStore keeps values in a map and their order in a slice that is brought up to date by the next Scan only:
@@ -26,14 +27,17 @@ type memoryStore struct {
 	values map[string][]byte // values are replaced, never changed, so a snapshot is a list of references
 	fences map[string]uint64
 	marks  map[string][]byte
+	notes  map[string][]byte
 	sorted []string // in order; may hold keys deleted since, never one twice
 	fresh  []string // put since the last Scan, unordered, may repeat keys of sorted that were deleted in between
 }
 
-func (m *memoryStore) Apply(b *Batch, done func(error)) { done(m.apply(b)) }
+func (m *memoryStore) Apply(b *Batch, done func(error)) { done(m.apply(b, nil)) }
 
-func (m *memoryStore) apply(b *Batch) error {
-	if err := b.check(); err != nil {
+func (m *memoryStore) ApplyNoted(b *Batch, notes []Entry, done func(error)) { done(m.apply(b, notes)) }
+
+func (m *memoryStore) apply(b *Batch, notes []Entry) error {
+	if err := errors.Join(b.check(), checkNotes(notes)); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -53,8 +57,34 @@ func (m *memoryStore) apply(b *Batch) error {
 	for _, k := range b.Deletes {
 		delete(m.values, string(k))
 	}
+	m.note(notes)
 	if len(m.fresh) > 2*len(m.values)+1024 { // keys that come and go must not pile up between scans
 		m.order()
+	}
+	return nil
+}
+
+func (m *memoryStore) note(notes []Entry) {
+	for _, n := range notes {
+		if len(n.Value) > 0 {
+			m.notes[string(n.Key)] = bytes.Clone(n.Value)
+		} else {
+			delete(m.notes, string(n.Key))
+		}
+	}
+}
+
+func (m *memoryStore) Notes(fn func(key, value []byte) error) error {
+	m.mu.Lock()
+	notes, closed := maps.Clone(m.notes), m.closed
+	m.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	for _, k := range slices.Sorted(maps.Keys(notes)) {
+		if err := fn([]byte(k), notes[k]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -175,7 +205,7 @@ func (m *memoryStore) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	m.values, m.marks, m.sorted, m.fresh = nil, nil, nil, nil
+	m.values, m.marks, m.notes, m.sorted, m.fresh = nil, nil, nil, nil, nil
 	return nil
 }
 

@@ -75,22 +75,39 @@ func (p *Partition) load() (*Restored, error) {
 	if err := p.store.Fence(p.owner, p.epoch); err != nil {
 		return nil, err
 	}
-	f := finder{p: p, restored: &Restored{Chunks: func() (Chunk, error) { return Chunk{}, io.EOF }}}
-	if err := f.find(); err != nil {
-		return nil, err
-	}
-	if err := f.readMark(); err != nil {
-		return nil, err
-	}
-	log, err := f.readLog()
+	var f finder
+	var log itemLog
+	err := repeat(func() (err error) {
+		f = finder{p: p, restored: &Restored{Chunks: func() (Chunk, error) { return Chunk{}, io.EOF }}}
+		if err = f.find(); err == nil {
+			err = f.readMark()
+		}
+		if err == nil {
+			log, err = f.readLog()
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := f.clean(); err != nil {
+	if err := repeat(f.clean); err != nil {
 		return nil, err
 	}
 	p.adopt(&f, log)
 	return f.restored, nil
+}
+
+// maxRepeats bounds repeat: a store that starts again each time it is read will not get better.
+const maxRepeats = 5
+
+// repeat calls read, which begins anew each time, until no start of the store interrupts it. The partition is fenced, so
+// that nobody else changes what is read in between.
+func repeat(read func() error) error {
+	for n := 0; ; n++ {
+		if err := read(); !errors.Is(err, ErrInterrupted) || n == maxRepeats {
+			return err
+		}
+	}
 }
 
 // adopt makes what f found the partition's state.

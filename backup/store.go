@@ -42,6 +42,10 @@ var (
 	// before stays readable, and writing works again once there is room.
 	ErrDiskFull = errors.New("backup: disk is full")
 
+	// ErrInterrupted is returned by Scan of a store in another process if that was started again after fn had been called:
+	// the snapshot is gone. The scan may be repeated from its beginning.
+	ErrInterrupted = errors.New("backup: store was started again while it was read")
+
 	// ErrLocked is returned by OpenBadger when another process has the directory open.
 	ErrLocked = errors.New("backup: directory is in use")
 

@@ -12,9 +12,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/afstream/afstream/experiments"
-
+	"github.com/afstream/afstream/backup/remote"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/experiments"
+	"github.com/afstream/afstream/internal/broker"
 	"github.com/afstream/afstream/job"
 )
 
@@ -52,7 +53,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, jobs ...
 		return ExitOK
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", app.Name, message(err))
-	if errors.Is(err, ErrUsage) || errors.Is(err, job.ErrSettings) {
+	if errors.Is(err, ErrUsage) || errors.Is(err, job.ErrSettings) || errors.Is(err, broker.ErrAddress) || errors.Is(err, remote.ErrAddress) {
 		return ExitUsage
 	}
 	return ExitFailed
@@ -80,7 +81,7 @@ func newApp(name string, stdout, stderr io.Writer, jobs []Job) *cli.App {
 	return &cli.App{
 		Name:      name,
 		Usage:     "stream processing whose errors after failures are bounded",
-		Commands:  []*cli.Command{run, planCommand(stdout, stderr), experimentCommand(stdout, stderr, experiments.All()), versionCommand()},
+		Commands:  []*cli.Command{run, planCommand(stdout, stderr), experimentCommand(stdout, stderr, experiments.All()), backupCommand(stderr), versionCommand()},
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Suggest:   true,

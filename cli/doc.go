@@ -1,4 +1,4 @@
-// Package cli is the command line. [Main] runs a program that has the subcommands run, plan and version, with one
+// Package cli is the command line. [Main] runs a program that has the subcommands run, plan, experiment, backup and version, with one
 // command below run for each [Job] it is given, so that a user's own binary gets everything that afstream has:
 //
 //	func main() {

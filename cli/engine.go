@@ -18,7 +18,7 @@ import (
 // Env.Engine. Each call returns flags of their own.
 func EngineFlags(defaults job.Engine) []cli.Flag {
 	l, gamma, seed := count(defaults.L), count(defaults.Gamma), count(defaults.Seed)
-	return slices.Concat(parallelFlags(defaults), toleranceFlags(defaults, &l, &gamma), guaranteeFlags(defaults), injectionFlags(&seed))
+	return slices.Concat(parallelFlags(defaults), toleranceFlags(defaults, &l, &gamma), guaranteeFlags(defaults), serverFlags(), injectionFlags(&seed))
 }
 
 func parallelFlags(defaults job.Engine) []cli.Flag {
@@ -142,6 +142,9 @@ func (e *Env) Engine() (job.Engine, error) {
 		Log:          e.Log,
 		OnEvent:      e.screen.event,
 		OnProgress:   e.screen.progress,
+	}
+	if engine.BackupServer, err = e.backupServer(); err != nil {
+		return job.Engine{}, err
 	}
 	if c.IsSet("backup-dir") && engine.BackupDir == "" {
 		return job.Engine{}, fmt.Errorf("%w: --backup-dir: the name is empty", ErrUsage)

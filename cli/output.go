@@ -17,10 +17,14 @@ func outputFlags() []cli.Flag {
 			Name: "output", Aliases: []string{"o"}, Value: "table", Category: categoryOutput, EnvVars: env("output"),
 			Usage: "how to write the result to stdout: table for people, json for programs",
 		},
-		&cli.StringFlag{
-			Name: "log-level", Value: "warn", Category: categoryOutput, EnvVars: env("log-level"),
-			Usage: "what to log to stderr: debug, info, warn or error",
-		},
+		logFlag(),
+	}
+}
+
+func logFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "log-level", Value: "warn", Category: categoryOutput, EnvVars: env("log-level"),
+		Usage: "what to log to stderr: debug, info, warn or error",
 	}
 }
 
@@ -29,8 +33,9 @@ const (
 	categoryInput    = "1. Input"
 	categoryAnswer   = "2. Answer"
 	categoryTolerate = "3. Fault tolerance"
-	categoryInject   = "4. Failures and proof"
-	categoryOutput   = "5. Output"
+	categoryCluster  = "4. Several machines"
+	categoryInject   = "5. Failures and proof"
+	categoryOutput   = "6. Output"
 )
 
 // env names the environment variable of a flag.
@@ -85,16 +90,24 @@ func newEnv(c *cli.Context, stdout, stderr io.Writer) (*Env, error) {
 	default:
 		return nil, fmt.Errorf("%w: --output %q: want table or json", ErrUsage, output)
 	}
-	var level slog.Level
-	switch name := c.String("log-level"); name {
-	case "debug", "info", "warn", "error":
-		if err := level.UnmarshalText([]byte(name)); err != nil {
-			return nil, fmt.Errorf("%w: --log-level: %w", ErrUsage, err)
-		}
-	default:
-		return nil, fmt.Errorf("%w: --log-level %q: want debug, info, warn or error", ErrUsage, name)
+	level, err := logLevel(c)
+	if err != nil {
+		return nil, err
 	}
 	e.screen = newScreen(stderr)
 	e.Log = slog.New(slog.NewTextHandler(e.screen, &slog.HandlerOptions{Level: level}))
 	return e, nil
+}
+
+// logLevel reads logFlag.
+func logLevel(c *cli.Context) (level slog.Level, err error) {
+	switch name := c.String("log-level"); name {
+	case "debug", "info", "warn", "error":
+		if err := level.UnmarshalText([]byte(name)); err != nil {
+			return 0, fmt.Errorf("%w: --log-level: %w", ErrUsage, err)
+		}
+		return level, nil
+	default:
+		return 0, fmt.Errorf("%w: --log-level %q: want debug, info, warn or error", ErrUsage, name)
+	}
 }

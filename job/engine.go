@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/backup/remote"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
@@ -75,6 +76,11 @@ type Engine struct {
 	// process. It costs a disk flush per group of backups.
 	BackupSync bool
 
+	// BackupServer keeps the backups in place of a directory, if it has a URL, so that they survive this machine. One run
+	// of a job at a time may have its backups in a cluster: as a directory, it is cleared of what earlier runs left when
+	// a run starts, and a run that is still alive then can write no more and fails.
+	BackupServer remote.Address
+
 	// Verify runs the input again without failures, computes the answer in another way as well, and compares: it takes
 	// several times as long as the job. The input must be one that can be read again.
 	Verify bool
@@ -133,6 +139,23 @@ func (e *Engine) faults() []error {
 	if e.Guarantee == worker.None && (e.BackupDir != "" || e.BackupSync) {
 		faults = append(faults, errors.New("guarantee none makes no backups: leave out where and how to keep them"))
 	}
+	if e.BackupServer.URL != "" {
+		faults = append(faults, e.serverFaults()...)
+	}
+	return faults
+}
+
+// serverFaults returns what is wrong with the settings for a backup server.
+func (e *Engine) serverFaults() (faults []error) {
+	if e.Guarantee == worker.None {
+		faults = append(faults, errors.New("guarantee none makes no backups: leave out the backup server"))
+	}
+	if e.BackupDir != "" || e.BackupSync {
+		faults = append(faults, errors.New("backups are kept by a backup server or in a directory: leave out one, and give the backup server itself how to keep them"))
+	}
+	if err := e.BackupServer.Check(); err != nil {
+		faults = append(faults, err)
+	}
 	return faults
 }
 
@@ -167,7 +190,7 @@ func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (
 	if e.Guarantee == worker.None {
 		return controller.RunLocal(ctx, t, o)
 	}
-	store, closeStore, err := e.openStore()
+	store, closeStore, err := e.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +217,14 @@ func (e *Engine) progress(p Phase) func(done, total int64) {
 }
 
 // openStore opens the store for backups. The function it returns closes it, and removes it if it was temporary.
-func (e *Engine) openStore() (backup.Store, func() error, error) {
+func (e *Engine) openStore(ctx context.Context) (backup.Store, func() error, error) {
+	if e.BackupServer.URL != "" {
+		client, err := remote.Dial(ctx, e.BackupServer)
+		if err != nil {
+			return nil, nil, err
+		}
+		return client, client.Close, nil
+	}
 	dir, remove := e.BackupDir, func() error { return nil }
 	if dir == "" {
 		log := e.Log
