@@ -32,7 +32,7 @@ type network struct {
 }
 
 func newNetwork(rnd *rand.Rand) *network {
-	n := &network{rnd: rnd, subs: map[string]func([]byte){}, payload: 300 + rnd.IntN(5000)}
+	n := &network{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), subs: map[string]func([]byte){}, payload: 300 + rnd.IntN(5000)}
 	n.lose, n.double, n.damage = rnd.Float64()*0.3, rnd.Float64()*0.2, rnd.Float64()*0.05
 	n.delay = time.Duration(1 + rnd.IntN(20_000_000))
 	return n
@@ -104,16 +104,30 @@ func (h *heard) stop() {
 // Over a network that does to messages whatever it likes all frames arrive once, in order and with their items, and so do
 // all acknowledgements; windows hold; nobody waits for ever; and all goroutines end.
 func TestLossyNetwork(t *testing.T) {
+	var total Stats
 	for seed := range uint64(*modelRuns) {
 		ok := t.Run("", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 1))}
+				stuck := time.AfterFunc(time.Hour, func() { panic("nothing has moved for an hour") })
+				defer stuck.Stop()
 				m.run()
+				for _, s := range []Stats{m.out.Stats(), m.in.Stats()} {
+					total.Resent += s.Resent
+					total.Timeouts += s.Timeouts
+					total.Duplicates += s.Duplicates
+					total.Gaps += s.Gaps
+					total.Malformed += s.Malformed
+					total.Refused += s.Refused
+				}
 			})
 		})
 		if !ok {
 			t.Fatalf("seed %d", seed)
 		}
+	}
+	for _, n := range []uint64{total.Resent, total.Timeouts, total.Duplicates, total.Gaps, total.Malformed, total.Refused} {
+		require.Greater(t, n, uint64(*modelRuns/2), "%+v: the network is too kind", total)
 	}
 }
 

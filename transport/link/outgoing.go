@@ -92,19 +92,19 @@ func (o *outgoing) answer(got, taken, missing uint64, now time.Time) (again []ui
 		late := o.tries > 0
 		o.since, o.tries = now, 0
 		if late { // what was sent before the timeout is lost, too
-			o.repeat(o.next, now.Add(-o.timeout()))
+			o.repeat(o.next, now.Add(-o.timeout()), false)
 		}
 	}
 	if missing > o.got+1 && len(o.again) == 0 {
-		o.repeat(missing, now.Add(-max(o.trip, time.Millisecond)))
+		o.repeat(missing, now.Add(-max(o.trip, time.Millisecond)), true)
 	}
 	return o.again, true
 }
 
-// repeat lists what is under way below number to and was last sent before limit.
-func (o *outgoing) repeat(to uint64, limit time.Time) {
+// repeat lists what is under way below number to and was last sent before limit, or, with fresh, only once.
+func (o *outgoing) repeat(to uint64, limit time.Time, fresh bool) {
 	for n := o.got + 1; n < to; n++ {
-		if o.kept[n-o.taken-1].sent.Before(limit) {
+		if k := &o.kept[n-o.taken-1]; k.sent.Before(limit) || fresh && !k.again {
 			o.again = append(o.again, n)
 		}
 	}
@@ -191,7 +191,7 @@ func (o *outgoing) due(now time.Time) (again []uint64, probe bool) {
 // lost returns all that is under way: the peer has only begun to listen, or the connection was interrupted.
 func (o *outgoing) lost(now time.Time) []uint64 {
 	o.again = o.again[:0]
-	o.repeat(o.next, now.Add(time.Nanosecond))
+	o.repeat(o.next, now.Add(time.Nanosecond), false)
 	o.since, o.tries = now, 0
 	return o.again
 }
