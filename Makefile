@@ -4,8 +4,9 @@ GO ?= go
 FUZZTIME ?= 10s
 BENCHTIME ?= 1x
 BENCHCOUNT ?= 10
+NATSTIME ?= 10s
 
-.PHONY: run test check lint vet fmt race sim fuzz bench data help
+.PHONY: run test check lint vet fmt race sim fuzz bench bench-nats data help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -45,6 +46,9 @@ bench: ## the figures of docs/benchmarks.md, summed up by benchstat
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./controller | tee bench.out
 	$(GO) test -run '^$$' -bench . -benchtime 200ms -count 3 ./ringbuf ./connector ./algorithms/... ./state ./backup ./threshold | tee -a bench.out
 	$(GO) tool benchstat bench.out
+
+bench-nats: ## items per second and latency between two processes over NATS on loopback
+	$(GO) test ./transport/link -run TwoProcesses -v -count 1 -link.for $(NATSTIME)
 
 data: ## fetch the larger real inputs into .data/
 	sh data/fetch.sh

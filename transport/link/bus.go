@@ -62,7 +62,7 @@ func (b *Bus) watch() {
 				e.park.Wake()
 			})
 		case nats.CLOSED:
-			b.each(func(e *end) { e.fail(errGone) })
+			b.each(func(e *end) { e.fail(fmt.Errorf("%w: %w", errGone, nats.ErrConnectionClosed)) })
 		}
 	}
 }
@@ -162,7 +162,7 @@ var errAway = errors.New("not connected to NATS")
 func (c carried) publish(subject string, msg []byte) error {
 	if !c.nc.IsConnected() {
 		if c.nc.IsClosed() {
-			return errGone
+			return fmt.Errorf("%w: %w", errGone, nats.ErrConnectionClosed)
 		}
 		return errAway
 	}

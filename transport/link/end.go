@@ -15,7 +15,7 @@ import (
 
 // carrier is what a link needs of NATS. Nothing it does is reliable.
 type carrier interface {
-	// publish sends a message and copies it before it returns. It may block. errGone says that it will never work again.
+	// publish sends a message and copies it before it returns. It may block. After errGone trying again is of no use.
 	publish(subject string, msg []byte) error
 	// subscribe has deliver called with each message, which then belongs to deliver. limit is how much may have to wait.
 	subscribe(subject string, limit window, deliver func(msg []byte)) (subscription, error)
@@ -31,8 +31,8 @@ type subscription interface {
 	stop()
 }
 
-// errGone is returned by a carrier that was closed.
-var errGone = errors.New("the connection to NATS was closed")
+// errGone is wrapped by the errors of a carrier that will take no message any more, or not this one.
+var errGone = errors.New("NATS takes no more messages")
 
 // Timing of answers: the first few messages may wait together, for a short while.
 const (

@@ -6,7 +6,7 @@ import "time"
 // machine delays goroutines by; the upper one is how soon a peer that was away for long is tried again.
 const (
 	firstTimeout = 200 * time.Millisecond
-	minTimeout   = 50 * time.Millisecond
+	minTimeout   = 100 * time.Millisecond
 	maxTimeout   = 2 * time.Second
 )
 
