@@ -135,10 +135,21 @@ func (e *end) run() {
 		e.settle()
 		e.sleep()
 	}
+	e.lastWord()
 	e.mail.close()
 	e.sub.stop()
 	e.what.discard()
 	e.release()
+}
+
+// lastWord tells the peer what has arrived, if that is still owed: it may wait for it before it closes, too.
+func (e *end) lastWord() {
+	if e.failure.Load() != nil || e.answerBy.IsZero() && !e.urgent {
+		return
+	}
+	msg := begin(nil, kindAnswer)
+	complete(msg, header{got: e.in.got, taken: e.taken.Load()})
+	_ = e.carrier.publish(e.subject, msg) // if it is lost the peer finds nobody to ask, as after a crash
 }
 
 // sleep returns when there may be something to do.

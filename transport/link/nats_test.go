@@ -132,7 +132,9 @@ func (p *pair) receive(n int, size func(i int) int, at func(i int)) {
 		i++
 		p.receiver.Wait(func() bool { return p.in.Acknowledge(transport.Ack{Acked: uint64(i)}) })
 	}
-	if err := p.in.Flush(context.Background()); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := p.in.Flush(ctx); err != nil {
 		p.t.Error(err)
 	}
 }

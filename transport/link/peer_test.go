@@ -2,6 +2,7 @@ package link
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -46,7 +47,13 @@ func TestTwoProcesses(t *testing.T) {
 	stdout, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
-	defer func() { require.NoError(t, child.Wait()) }()
+	defer func() {
+		if t.Failed() {
+			_ = child.Process.Kill() // it would wait for ever
+		}
+		err := child.Wait()
+		require.True(t, t.Failed() || err == nil, "the other process: %v", err)
+	}()
 
 	bus := connect(t, s)
 	park := ringbuf.NewParker()
@@ -151,7 +158,9 @@ func pump(t *testing.T, out *Outbound, park *ringbuf.Parker, rate float64) uint6
 	task.Flush()
 	items := exit.next
 	exit.frame(transport.Frame{Kind: transport.Punctuation, First: items, Count: 1, Window: stream.Window{Number: 1, Last: true}})
-	require.NoError(t, out.Flush(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, out.Flush(ctx))
 	return items
 }
 
@@ -192,7 +201,7 @@ func servePeer(url string) error {
 		if err := json.NewEncoder(os.Stdout).Encode(drain(in, park)); err != nil {
 			return err
 		}
-		in.Close()
+		in.Close() // which tells the sender that all has arrived
 	}
 	return nil
 }
