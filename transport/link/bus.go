@@ -146,7 +146,7 @@ func (b *Bus) Close() {
 	first := !b.closed
 	b.closed = true
 	b.mu.Unlock()
-	b.each(func(e *end) { e.Close() })
+	b.each((*end).close)
 	if first {
 		b.nc.RemoveStatusListener(b.status)
 	}

@@ -426,10 +426,8 @@ func (e *end) fail(err error) {
 	}
 }
 
-// Close ends the connection at this end at once and waits for its goroutine: what was handed over and has not arrived is lost, see
-// Flush. Messages that still come are dropped. Any goroutine may call it, more than once; the owner may go on to use the
-// end, to no effect.
-func (e *end) Close() {
+// close ends the goroutine and waits for it; see Outbound.Close.
+func (e *end) close() {
 	e.closing.Store(true)
 	e.park.Wake()
 	<-e.done

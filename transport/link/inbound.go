@@ -46,7 +46,7 @@ func (i *Inbound) Receive() (transport.Frame, bool) {
 	return f, true
 }
 
-// Acknowledge implements [transport.Inbound].
+// Acknowledge implements [transport.Inbound]. After a failure or Close it reports false.
 func (i *Inbound) Acknowledge(a transport.Ack) bool {
 	if i.closing.Load() || !i.acks.put(a) {
 		return false
@@ -80,8 +80,11 @@ func (i *Inbound) fill(msg []byte, batch, limit int) ([]byte, error) {
 // discard implements contents.
 func (i *Inbound) discard() {}
 
-// Flush waits until the sending process has all acknowledgements that were passed before.
+// Flush waits until the sending process has all acknowledgements that were passed before, as [Outbound.Flush] does.
 func (i *Inbound) Flush(ctx context.Context) error { return i.flush(ctx) }
+
+// Close ends the connection at this end, as [Outbound.Close] does. The sender is told what has arrived.
+func (i *Inbound) Close() { i.close() }
 
 // Stats returns what has happened so far.
 func (i *Inbound) Stats() Stats { return i.stats(i.sub.dropped()) }

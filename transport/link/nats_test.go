@@ -156,12 +156,10 @@ func TestServerRestarts(t *testing.T) {
 			restarts++
 		}
 	})
-	s.Shutdown()
-	s.WaitForShutdown()
+	defer s.Shutdown()
 	require.Equal(t, 4, restarts)
 	for _, bus := range []*Bus{a, b} {
-		require.GreaterOrEqual(t, bus.Stats().Disconnects, uint64(3), "the last may be seen after the end")
-		require.GreaterOrEqual(t, bus.Stats().Reconnects, uint64(3))
+		require.Eventually(t, func() bool { return bus.Stats().Disconnects >= 4 && bus.Stats().Reconnects >= 4 }, 20*time.Second, time.Millisecond)
 	}
 	require.Positive(t, p.out.Stats().Resent)
 	require.Zero(t, p.in.Stats().Malformed+p.out.Stats().Malformed)
@@ -191,12 +189,11 @@ func TestSlowConsumerThrottles(t *testing.T) {
 			refused = time.Now()
 		}
 		p.sender.ParkTimeout(20 * time.Millisecond)
-		if time.Since(refused) > 200*time.Millisecond {
+		if sent > 50_000/1000-10 && time.Since(refused) > 200*time.Millisecond {
 			break // nobody receives, and for long nothing has moved
 		}
 	}
 	require.Less(t, sent, 50_000/1000+10, "more than the window is under way")
-	require.Greater(t, sent, 50_000/1000-10)
 	for i := range sent {
 		p.receiver.Wait(func() bool {
 			f, ok := p.in.Receive()

@@ -26,7 +26,7 @@ func newOutbound(id string, owner *ringbuf.Parker, cfg Config) *Outbound {
 	return o
 }
 
-// Send implements [transport.Outbound]. It packs nothing itself and takes some 20 ns.
+// Send implements [transport.Outbound]. It only puts the frame into a ring; after a failure or Close it reports false.
 func (o *Outbound) Send(f transport.Frame) bool {
 	if o.closing.Load() || !o.frames.put(f) {
 		return false
@@ -106,8 +106,16 @@ func (o *Outbound) discard() {
 	}
 }
 
-// Flush waits until the receiving process has all frames that were sent before; its worker need not have looked at them.
+// Flush waits until the receiving process has all frames that were sent before; its worker need not have looked at
+// them. A peer that has died lets it wait until ctx ends. The error is why the connection has ended, or ctx's.
 func (o *Outbound) Flush(ctx context.Context) error { return o.flush(ctx) }
+
+// Close ends the connection at this end at once and waits for its goroutine: what was handed over and has not arrived
+// is lost, see Flush. Messages that still come are dropped. It may be called more than once; the owner may go on to use
+// the end, to no effect.
+//
+// It waits for a write to NATS that is under way, which nats.FlusherTimeout bounds.
+func (o *Outbound) Close() { o.close() }
 
 // Stats returns what has happened so far.
 func (o *Outbound) Stats() Stats { return o.stats(o.sub.dropped()) }
