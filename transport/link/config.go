@@ -17,6 +17,9 @@ const (
 	DefaultMessages = 256
 	// MaxMessages is the largest window in messages that an end may be given.
 	MaxMessages = 1024
+	// MaxBytes is the largest window in bytes that an end may be given: NATS, which drops what waits beyond 64 MiB, must
+	// never come to that.
+	MaxBytes = 16 << 20
 	// DefaultBatch is the size at which a message is sent, although more waits.
 	DefaultBatch = 64 << 10
 	// DefaultLinger is how long a message may wait for company after the one before it.
@@ -36,7 +39,7 @@ var (
 type Config struct {
 	// Bytes bounds the messages that were sent and that the peer's owner has not used yet; one message may reach beyond
 	// it. Each of the two processes keeps at most that much. Small windows cannot fill the way: at 100 MB/s, 1 MB is
-	// 10 ms. Default DefaultBytes.
+	// 10 ms. At most MaxBytes. Default DefaultBytes.
 	Bytes int
 	// Messages bounds the same in messages; at most MaxMessages. Default DefaultMessages.
 	Messages int
@@ -66,9 +69,9 @@ func (c Config) withDefaults() (Config, error) {
 		preset     int
 		least, max int
 	}{
-		{"Bytes", &c.Bytes, DefaultBytes, 1, 1 << 30},
+		{"Bytes", &c.Bytes, DefaultBytes, 1, MaxBytes},
 		{"Messages", &c.Messages, DefaultMessages, 1, MaxMessages},
-		{"Batch", &c.Batch, DefaultBatch, 1, 1 << 30},
+		{"Batch", &c.Batch, DefaultBatch, 1, MaxBytes},
 		{"Queue", &c.Queue, DefaultQueue, 1, 1 << 20},
 	} {
 		if *f.value == 0 {

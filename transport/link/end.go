@@ -1,11 +1,9 @@
 package link
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -87,11 +85,7 @@ type end struct {
 	gone     func()        // tells the bus
 	done     chan struct{} // closed when the goroutine has ended
 	failure  atomic.Pointer[error]
-	flushing struct {
-		sync.Mutex
-		waiters []chan struct{}
-		some    atomic.Bool
-	}
+	flushing flushing
 	counters
 }
 
@@ -360,49 +354,6 @@ func (e *end) use(n int) {
 		e.hungry.Store(false)
 		e.park.Wake()
 	}
-}
-
-// idle says whether the peer has everything.
-func (e *end) idle() bool {
-	some, _ := e.what.waiting()
-	return !some && e.out.got+1 == e.out.next
-}
-
-// settle lets go of those who wait for that.
-func (e *end) settle() {
-	if e.flushing.some.Load() && e.idle() {
-		e.release()
-	}
-}
-
-func (e *end) release() {
-	e.flushing.Lock()
-	defer e.flushing.Unlock()
-	for _, w := range e.flushing.waiters {
-		close(w)
-	}
-	e.flushing.waiters = nil
-	e.flushing.some.Store(false)
-}
-
-// flush waits until the peer has all that was handed over.
-func (e *end) flush(ctx context.Context) error {
-	arrived := make(chan struct{})
-	e.flushing.Lock()
-	e.flushing.waiters = append(e.flushing.waiters, arrived)
-	e.flushing.some.Store(true)
-	e.flushing.Unlock()
-	e.park.Wake()
-	select {
-	case <-arrived:
-	case <-e.done:
-	case <-ctx.Done():
-		return fmt.Errorf("link %s: flush: %w", e.name, ctx.Err())
-	}
-	if e.closing.Load() {
-		return e.err()
-	}
-	return nil
 }
 
 // err returns why the end can do nothing more.
