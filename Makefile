@@ -5,8 +5,9 @@ FUZZTIME ?= 10s
 BENCHTIME ?= 1x
 BENCHCOUNT ?= 10
 BENCHINPUT ?=
+NATSTIME ?= 10s
 
-.PHONY: run test check lint vet fmt race sim fuzz bench bench-algorithms data help
+.PHONY: run test check lint vet fmt race sim fuzz bench bench-algorithms bench-nats data help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -50,6 +51,9 @@ bench: ## the figures of docs/benchmarks.md, summed up by benchstat
 
 bench-algorithms: ## wordcount, grep, join and logistic regression against the same work by hand, in BENCHCOUNT rounds
 	$(GO) test -run '^$$' -bench Jobs -benchtime $(BENCHCOUNT)x -timeout 60m ./job $(BENCHINPUT)
+
+bench-nats: ## items per second and latency between two processes over NATS on loopback
+	$(GO) test ./transport/link -run TwoProcesses -v -count 1 -link.for $(NATSTIME)
 
 data: ## fetch the larger real inputs into .data/
 	sh data/fetch.sh .data

@@ -106,7 +106,7 @@ func (t *Topology) checkAbilities(n *Node, op reflect.Type, abilities map[string
 
 // connect adds the edge from stream in to port of node n.
 func connect[T any](in Stream[T], n *Node, port int, s *settings) {
-	typed := &edgeType[T]{}
+	typed := &edgeType[T]{codec: newCodec[T]()}
 	if s.routing == routePick {
 		pick, ok := s.pick.(Partitioner[T])
 		switch {
@@ -118,7 +118,7 @@ func connect[T any](in Stream[T], n *Node, port int, s *settings) {
 		}
 		typed.pick = pick
 	}
-	e := &Edge{From: in.node, To: n, Port: port, routing: s.routing, typed: typed, decode: typed.decode}
+	e := &Edge{From: in.node, To: n, Port: port, routing: s.routing, typed: typed, wire: typed}
 	n.Windowed = n.Windowed || in.node.Windowed
 	in.node.Outputs = append(in.node.Outputs, e)
 	n.Inputs = append(n.Inputs, e)

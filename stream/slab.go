@@ -32,6 +32,7 @@ type batch[T any] struct {
 	limit int // the emitter sends it when it holds so many
 	refs  atomic.Int32
 	home  *freeList[T] // nil if it is not to be recycled
+	codec *codec[T]
 }
 
 // Len returns how many items there are.
@@ -54,7 +55,7 @@ func (b *batch[T]) Release() {
 
 // AppendItems implements Slab.
 func (b *batch[T]) AppendItems(dst []byte, from, to int) ([]byte, error) {
-	return appendItems(dst, b.items[from:to])
+	return b.codec.append(dst, b.items[from:to])
 }
 
 // freeList recycles the slabs of one emitter: many consumers give back, the emitter takes. A full list drops the slab.
@@ -62,14 +63,15 @@ func (b *batch[T]) AppendItems(dst []byte, from, to int) ([]byte, error) {
 // A slab that waits for reuse keeps what its old items point to alive until they are overwritten. That is bounded by
 // freeSlabs, and clearing them would cost more per item than the rest of the round trip.
 type freeList[T any] struct {
-	ring *ringbuf.MPSC[*batch[T]]
+	ring  *ringbuf.MPSC[*batch[T]]
+	codec *codec[T]
 }
 
 // freeSlabs bounds the slabs that wait for reuse; with rings of dozens of slabs more are never in use at once.
 const freeSlabs = 256
 
 func newFreeList[T any]() *freeList[T] {
-	return &freeList[T]{ring: ringbuf.NewMPSC[*batch[T]](freeSlabs)}
+	return &freeList[T]{ring: ringbuf.NewMPSC[*batch[T]](freeSlabs), codec: newCodec[T]()}
 }
 
 // put gives b back; any goroutine may call it.
@@ -79,7 +81,7 @@ func (f *freeList[T]) put(b *batch[T]) { f.ring.TryPush(b) }
 func (f *freeList[T]) take(limit int) *batch[T] {
 	b, ok := f.ring.TryPop()
 	if !ok {
-		b = &batch[T]{items: make([]T, 0, SlabItems), home: f}
+		b = &batch[T]{items: make([]T, 0, SlabItems), home: f, codec: f.codec}
 	}
 	b.items, b.limit = b.items[:0], limit
 	b.refs.Store(1)

@@ -33,7 +33,7 @@ func taskOf(t *testing.T, n *Node, grant func(int64) int64) (Task, *recorder[uin
 }
 
 func slabOf[T any](items ...T) Slab {
-	b := &batch[T]{items: items}
+	b := &batch[T]{items: items, codec: newCodec[T]()}
 	b.refs.Store(1)
 	return b
 }

@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"stream", "threshold"},
 	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
-	{"algorithms/countmin", "backup/remote", "backup/storetest"},
+	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link"},
 	{"algorithms/", "worker"},
 	{"algorithms/spacesaving", "controller"},
 	{"job", "internal/jobtest"},
@@ -55,7 +55,7 @@ var pure = map[string][]string{
 var kept = map[string][]string{
 	"github.com/dgraph-io/badger/": {"backup"},
 	"github.com/urfave/cli/":       {"cli"},
-	"github.com/nats-io/":          {"backup/remote", "internal/broker", "cli"},
+	"github.com/nats-io/":          {"backup/remote", "internal/broker", "transport/link", "cli"},
 	"github.com/gopacket/":         {"connector"},
 	"github.com/parquet-go/":       {"connector", "job"}, // job reads flights, whose rows are no keyed items
 }
