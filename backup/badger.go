@@ -238,17 +238,19 @@ func (s *badgerStore) Mark(owner string, epoch uint64, record []byte) (bool, err
 	s.marks.mu.Lock()
 	defer s.marks.mu.Unlock()
 	s.mu.Lock()
-	oldest, closed := s.fences[owner], s.closed
+	oldest, closed, failed := s.fences[owner], s.closed, s.failed
 	s.mu.Unlock()
 	switch {
 	case closed:
 		return false, ErrClosed
+	case failed != nil:
+		return false, failed
 	case epoch < oldest:
 		return false, fencedError(owner, epoch, oldest)
 	}
 	ok, err := s.marks.write(owner, record)
 	if err != nil {
-		return false, fmt.Errorf("write backup %q: %w", s.dir, err)
+		return false, fmt.Errorf("write backup %q: %w", s.dir, explain(err))
 	}
 	return ok, nil
 }

@@ -49,7 +49,7 @@ func FuzzDelta(f *testing.F) {
 }
 
 func FuzzMark(f *testing.F) {
-	seed := mark{generation: 5, deltas: 6, inputs: []Input{at(1, 2, 3), at(4, 5, 1<<63)}}
+	seed := mark{epoch: 3, generation: 5, deltas: 6, inputs: []Input{at(1, 2, 3), at(4, 5, 1<<63)}}
 	fuzzRecord(f, []byte{kindMark}, appendMark(nil, &seed), func(t *testing.T, v []byte) {
 		if m, why := decodeMark(v); why == "" {
 			again, why := decodeMark(appendMark(nil, &m))

@@ -120,21 +120,21 @@ func (p *Partition) scanLog(fn func(key []byte, n uint64, e *LogEntry, damage er
 
 // itemLog is what is known of the entries in the store. It is guarded by Partition.mu.
 type itemLog struct {
-	next    uint64    // number of the next entry
-	queue   []logMark // entries not known to be covered, in order, from head on
+	next    uint64     // number of the next entry
+	queue   []logPlace // entries not known to be covered, in order, from head on
 	head    int
 	sweepAt int // length of the queue from which the next sweep looks at all of it
 	free    []*logWriter
 }
 
-// logMark is where an entry is and from which position on it is not needed any more.
-type logMark struct {
+// logPlace is where an entry is and from which position on it is not needed any more.
+type logPlace struct {
 	n, channel uint64
 	end        Position
 }
 
 func (l *itemLog) add(n uint64, e *LogEntry) {
-	l.queue = append(l.queue, logMark{n: n, channel: e.Channel, end: e.end()})
+	l.queue = append(l.queue, logPlace{n: n, channel: e.Channel, end: e.end()})
 	l.next = n + 1
 }
 
@@ -160,7 +160,7 @@ func (l *itemLog) sweep(inputs []Input, t *trash) {
 	}
 }
 
-func (m *logMark) coveredBy(inputs []Input) bool { return covers(inputs, m.channel, m.end) }
+func (m *logPlace) coveredBy(inputs []Input) bool { return covers(inputs, m.channel, m.end) }
 
 // logWriter carries out one AppendLog. It is reused when all its batches are done.
 type logWriter struct {

@@ -148,7 +148,7 @@ func LatestIncarnation(s Store, job string) (name string, found bool, err error)
 
 func liveKey(job, name string) []byte { return []byte("j/" + job + "/" + name) }
 
-// DropJob deletes everything of one incarnation of a job: states, item logs, worker records and grants. From its first step on
+// DropJob deletes everything of one incarnation of a job: states, item logs, marks, worker records and grants. From its first step on
 // LatestIncarnation does not find the incarnation any more, so a crash in between leaves garbage but nothing that could
 // be taken for state; calling it again removes that. Workers of the incarnation that still run are fenced for good,
 // which leaves a record of about 100 bytes for each.

@@ -37,7 +37,7 @@ const MaxMarkBytes = 1 << 10
 // there: what the state lacks is known from that one on.
 //
 // Cost: about a microsecond in Badger, most of it one write to a file of the system. It allocates nothing in steady state.
-// One goroutine may call it at a time.
+// One goroutine may call it at a time. Errors: ErrNotLoaded, and those of Marker.Mark.
 func (p *Partition) Mark(inputs []Input) (bool, error) {
 	m, ok := p.store.(Marker)
 	if !ok {
@@ -52,7 +52,7 @@ func (p *Partition) Mark(inputs []Input) (bool, error) {
 	case base.number == 0: // there is nothing that it could be based on
 		return false, nil
 	}
-	p.markRecord = appendMark(p.markRecord[:0], &mark{generation: base.number, deltas: base.deltas, inputs: inputs})
+	p.markRecord = appendMark(p.markRecord[:0], &mark{epoch: p.epoch, generation: base.number, deltas: base.deltas, inputs: inputs})
 	ok, err := m.Mark(p.owner, p.epoch, p.markRecord)
 	if err != nil {
 		return false, fmt.Errorf("mark %s: %w", p.owner, err)
@@ -60,8 +60,9 @@ func (p *Partition) Mark(inputs []Input) (bool, error) {
 	return ok, nil
 }
 
-// mark is the content of a mark: positions, and which commit was the newest durable one.
+// mark is the content of a mark: positions, the epoch of the writer, and which commit was the newest durable one.
 type mark struct {
+	epoch              uint64
 	generation, deltas uint64
 	inputs             []Input
 }
@@ -69,6 +70,7 @@ type mark struct {
 func appendMark(dst []byte, m *mark) []byte {
 	at := len(dst)
 	dst = startRecord(dst, kindMark)
+	dst = binary.AppendUvarint(dst, m.epoch)
 	dst = binary.AppendUvarint(dst, m.generation)
 	dst = binary.AppendUvarint(dst, m.deltas)
 	dst = binary.AppendUvarint(dst, uint64(len(m.inputs)))
@@ -83,7 +85,7 @@ func appendMark(dst []byte, m *mark) []byte {
 // decodeMark is the inverse; it returns what is wrong with b, if anything.
 func decodeMark(b []byte) (m mark, why string) {
 	f, _ := openRecord(b, kindMark)
-	m.generation, m.deltas = f.uint(), f.uint()
+	m.epoch, m.generation, m.deltas = f.uint(), f.uint(), f.uint()
 	m.inputs = make([]Input, f.count(3))
 	for i := range m.inputs {
 		m.inputs[i] = Input{Channel: f.uint(), Position: Position{Epoch: f.uint(), Seq: f.uint()}}
@@ -106,6 +108,9 @@ func (f *finder) readMark() error {
 	at, why := decodeMark(record)
 	if why != "" {
 		f.restored.Damaged = append(f.restored.Damaged, damaged([]byte("mark of "+f.p.owner), why))
+		return nil
+	}
+	if at.epoch < f.step.epoch { // a later epoch has taken it into account, or gives numbers again that it names
 		return nil
 	}
 	if at.generation > f.current.number || at.generation == f.current.number && at.deltas > f.current.deltas {

@@ -139,6 +139,9 @@ func (m *memoryStore) ReadMark(owner string) ([]byte, error) {
 func (m *memoryStore) DropMarks(prefix string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
 	maps.DeleteFunc(m.marks, func(owner string, _ []byte) bool { return strings.HasPrefix(owner, prefix) })
 	return nil
 }

@@ -15,7 +15,8 @@ type Restored struct {
 	Found bool
 	// Epoch is the epoch of the worker that wrote the commit.
 	Epoch uint64
-	// Inputs, Outputs, Source and Closing are those of the commit; Inputs sorted by channel.
+	// Outputs, Source and Closing are those of the commit. Inputs are, too, or those of a later mark (Partition.Mark), sorted
+	// by channel. ScanLog goes by the commit: what is before Inputs is to be skipped.
 	Inputs  []Input
 	Outputs []uint64
 	Source  []byte
@@ -26,8 +27,8 @@ type Restored struct {
 	// the end, and keeps returning an error once it has. It needs memory for about 1 MiB. Use it before the first
 	// commit, and from one goroutine at a time.
 	Chunks func() (Chunk, error)
-	// Damaged names what had to be skipped, each wrapping ErrDamaged. If it is not empty, the state is older than the
-	// last commit that was acknowledged.
+	// Damaged names what had to be skipped, each wrapping ErrDamaged. If it is not empty, the state, or of a damaged mark the
+	// positions, are older than what was acknowledged last.
 	Damaged []error
 }
 

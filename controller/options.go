@@ -20,7 +20,7 @@ type Options struct {
 	Guarantee worker.Guarantee
 	// Allocate is how Theta is divided among the workers of each operator; default Equal.
 	Allocate Allocation
-	// Batch is how many items a partition processes between two backups under MiniBatch; default 65,536.
+	// Batch is how many items a partition processes between two backups under MiniBatch and UpstreamBackup; default 65,536.
 	Batch uint64
 	// PipeSources reads every source like a pipe: it cannot go back, and what it has sent is at risk.
 	PipeSources bool
@@ -102,6 +102,9 @@ type OperatorResult struct {
 	Lost         uint64
 	Repeated     uint64
 	Duplicates   uint64 // received again and dropped
+	Stale        uint64 // of an incarnation of a sender that had failed already, dropped
+	Waits        uint64 // times that processing stopped for a backup
+	PacesGivenUp uint64 // times that it went on without feedback that it waited for
 	StateCommits uint64
 	Marks        uint64 // positions made durable without a commit
 	ItemCommits  uint64

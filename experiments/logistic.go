@@ -111,7 +111,7 @@ func logisticCase(l logisticRun) Case {
 				j.RandomFaults = l.failures
 			}
 			j.Format, j.First = job.FormatLibsvm, 0
-			j.Model = logreg.Options{Bits: weightBits, Method: l.method, MaxFeatures: groups}
+			j.Model = logreg.Options{Bits: weightBits, Method: l.method, MaxFeatures: groups, Every: 1000}
 			err = withExamples(l.examples, seed, func(path string) error {
 				j.Path = path
 				r, err := j.Run(ctx)

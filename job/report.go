@@ -69,6 +69,7 @@ type Failure struct {
 // Backups adds up the backups of all workers.
 type Backups struct {
 	StateCommits uint64 `json:"state_commits"`
+	Marks        uint64 `json:"marks"`        // positions made durable without a commit
 	ItemCommits  uint64 `json:"item_commits"` // writes of items to the item log
 	Bytes        uint64 `json:"bytes"`
 	Seconds      Number `json:"seconds"` // from the start of each until it was durable, added up
@@ -103,6 +104,7 @@ func (e *Engine) summary(name string, in *origin, plan *Plan, result *controller
 	for _, o := range result.Operators {
 		s.Moves += o.Changes
 		s.Backups.StateCommits += o.StateCommits
+		s.Backups.Marks += o.Marks
 		s.Backups.ItemCommits += o.ItemCommits
 		s.Backups.Bytes += o.Bytes
 		s.Backups.Seconds += Number(o.Seconds)

@@ -103,8 +103,8 @@ func (s *Summary) writeGuarantee(b *bytes.Buffer) {
 			fmt.Fprintf(b, "theta was divided by cost: %s\n", plural(s.Moves, "part was moved", "parts were moved"))
 		}
 	}
-	fmt.Fprintf(b, "backups: %s, %s, %sB in %s\n", plural(s.Backups.StateCommits, "state commit", "state commits"),
-		plural(s.Backups.ItemCommits, "item commit", "item commits"), scaled(float64(s.Backups.Bytes)),
+	fmt.Fprintf(b, "backups: %s, %s, %s, %sB in %s\n", plural(s.Backups.StateCommits, "state commit", "state commits"),
+		plural(s.Backups.Marks, "mark", "marks"), plural(s.Backups.ItemCommits, "item commit", "item commits"), scaled(float64(s.Backups.Bytes)),
 		seconds(float64(s.Backups.Seconds)))
 }
 

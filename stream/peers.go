@@ -87,7 +87,7 @@ func (p *Peers[V]) Hand(to int, value V) bool {
 		panic(fmt.Errorf("stream: partition %d of a worker of %d handed a value to %d: not one of its peers", p.self, len(p.ways), to))
 	}
 	if p.credit == 0 {
-		if p.credit = p.granter.Grant(); p.credit == 0 {
+		if p.credit = p.granter.Credit(); p.credit == 0 {
 			return false
 		}
 	}
@@ -106,8 +106,8 @@ func (p *Peers[V]) peers() {}
 
 // Granter is what the runtime does for the Peers of one partition; a worker implements it.
 type Granter interface {
-	// Grant returns how many values may be handed over now; it is asked again when they have been.
-	Grant() uint64
+	// Credit returns how many values may be handed over now; it is asked again when they have been.
+	Credit() uint64
 	// Gave says that something was handed to partition to, which may sleep.
 	Gave(to int)
 }

@@ -35,7 +35,7 @@ type office struct {
 	woken         []int
 }
 
-func (o *office) Grant() uint64 {
+func (o *office) Credit() uint64 {
 	o.asked++
 	n := o.credit
 	o.credit = 0

@@ -21,10 +21,11 @@
 // # One commit at a time
 //
 // A partition has one commit under way at most: a state backup, which holds elements and the processed positions; a
-// mark, which is a commit of the positions alone; or the commit that a close starts from. Whatever it is, what lies at
-// or below its positions is never applied or emitted again. So each moves [Marks], and each counts as logged for
-// [Receiver]; only one with elements is reported to [Backup], which has none in flight while a mark is being written.
-// Where Backup asks for a start while the slot is taken, the caller goes on and is asked to wait later, if it must be.
+// commit of the positions alone; or the commit that a close starts from. A mark beside the commits takes no slot and may be
+// made while a state backup is in flight: Backup's divergence counts what is in flight, so the positions are sound
+// whether that backup lands or not. Whatever it is, what lies at or below its positions is never applied or emitted
+// again. So each moves [Marks], and each counts as logged for [Receiver]; only a commit with elements is reported to
+// [Backup]. Where Backup asks for a start while the slot is taken, the caller goes on and is asked to wait later, if it must be.
 //
 // # How it is tested
 //

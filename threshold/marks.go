@@ -2,17 +2,17 @@ package threshold
 
 import "fmt"
 
-// Marks bounds what a partition that emits as it processes emits twice after a failure. A mark is a commit of the
-// processed positions of all input channels, without any element of the state: unlike a state backup it costs next to
-// nothing. After a failure only what is above the newest commit, mark or not, is asked for, taken from the item log,
+// Marks bounds what a partition that emits as it processes emits twice after a failure. A mark makes the processed positions
+// of all input channels durable without any element of the state: as a record beside the commits, at once and whether
+// or not one is in flight, or as a commit of its own. Unlike a state backup it costs next to nothing. After a failure only what is above the newest commit, mark or not, is asked for, taken from the item log,
 // applied and emitted again. So a failure repeats the outputs of at most l items, whatever became of acknowledgements
 // in flight, of the item log, and of the senders. The elements that a mark leaves out lack items at or below it for
 // good, but the divergence of the state counts those already, so that is within theta.
 //
-// A mark takes the partition's one commit slot like any other commit, and any other commit is a mark. The caller
-// writes one when it is Due and the slot is free, and waits for the slot, or for its own commit, at the Gate.
+// Any commit is a mark, too. The caller makes one when it is Due; one that is a commit waits for the partition's one
+// commit slot, or for its own end, at the Gate.
 //
-// Partitions without outputs, or that emit only at punctuation, need no marks.
+// Partitions that neither emit nor flush as they process, or emit only at punctuation, need no marks.
 //
 // Invariants, checked by Valid; totals count the entries, items and punctuation, that were processed of all input
 // channels since the incarnation started, those replayed from the item log included:

@@ -11,7 +11,8 @@ const (
 	// Punctuation ends a window or the stream. It takes one number of its channel's sequence; without a number (Count 0)
 	// it only repeats, at the start of a connection, which window the channel has ended last.
 	Punctuation
-	// Blocked says that the sending partition cannot go on until more of its items are acknowledged.
+	// Blocked says that the sending partition cannot go on until more of its items are acknowledged, or committed, if it makes
+	// its output again after a failure (worker.Remakes).
 	Blocked
 )
 

@@ -61,7 +61,7 @@ func (o *operator) raise(level uint64) {
 		return
 	}
 	o.k = k
-	b := o.w.cfg.divide(split(&o.w.cfg, o.measure, k))
+	b := o.w.cfg.halve(split(&o.w.cfg, o.measure, k))
 	o.peers.raise(b)
 	if o.halved {
 		b.L /= 2

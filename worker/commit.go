@@ -48,18 +48,22 @@ func (o *operator) obey() error {
 }
 
 // mark makes the position durable at once, if the store can do that (backup.Marker), and says whether it has. What the state
-// lacks is within theta, as with a commit of the position alone; but a state that a close has changed must first be
-// saved whole. Now and then it leaves the mark to a commit, which also clears the item log.
+// lacks is within theta, as with a commit of the position alone. Now and then it leaves the mark to a commit, which also
+// clears the item log.
 func (o *operator) mark() (bool, error) {
-	if o.stale || o.w.cfg.Guarantee.batches() || o.unlogged == marksBetween {
+	if o.w.cfg.Guarantee.batches() || o.unlogged == marksBetween {
 		return false, nil
 	}
 	if err := o.flush(); err != nil {
 		return false, err
 	}
 	ok, err := o.store.Mark(o.inputs)
-	if !ok || err != nil {
+	if err != nil {
 		return false, err
+	}
+	if !ok {
+		o.unlogged = marksBetween // there is no use in trying, and flushing, again before the next commit
+		return false, nil
 	}
 	o.w.stats.Marks.Add(1)
 	o.unlogged++
@@ -125,7 +129,8 @@ func (o *operator) mayBegin() bool {
 
 // begin starts a commit of the position and of the state: whole if asked for or if the store needs it, else the
 // elements that changed most, or none. A commit of the position alone is sound, since the elements that it leaves out
-// lag by no more than theta, and it is how a mark (threshold.Marks) is written. mayBegin must hold.
+// lag by no more than theta, and it is how a mark is made where the store keeps none beside the commits, and when
+// marksBetween were. mayBegin must hold.
 func (o *operator) begin(whole bool) error {
 	if err := o.flush(); err != nil {
 		return err
@@ -133,7 +138,7 @@ func (o *operator) begin(whole bool) error {
 	if o.w.replay == Remakes {
 		o.task.Flush() // what it emitted of the items that the commit covers
 	}
-	whole = whole || o.stale || o.store.NeedWhole()
+	whole = whole || o.stale || o.plan.unsure || o.store.NeedWhole()
 	o.next.Whole, o.next.Elements, o.partial = whole && o.state.backup == nil, nil, false
 	if o.state.backup != nil && (whole || o.due()) {
 		before := o.state.now()

@@ -58,7 +58,7 @@ type Replay uint8
 const (
 	// AtRisk: nobody can re-create it. The sender keeps slabs until they are acknowledged, at most gamma items.
 	AtRisk Replay = iota
-	// Rewinds: the source reads it again from a mark. Nothing is kept, nothing is at risk.
+	// Rewinds: the source reads it again from a waypoint. Nothing is kept, nothing is at risk.
 	Rewinds
 	// Retains: the operator emits only at closes, which can be run again. Slabs are kept until they are committed.
 	Retains
@@ -114,10 +114,10 @@ const (
 	// wakeEvery is how many slabs a busy compute goroutine passes on before it wakes the downstream goroutine. Waking one
 	// that sleeps takes longer than making a slab, and whoever is woken for one slab at a time sleeps again at once.
 	wakeEvery = 8
-	// markEvery is how many items a source emits between two marks: what a rewind reads again at most needlessly.
-	markEvery = 1 << 14
-	// maxMarks bounds the marks a source keeps; beyond it every second one is dropped.
-	maxMarks = 1024
+	// waypointEvery is how many items a source emits between two waypoints: what a rewind reads again at most needlessly.
+	waypointEvery = 1 << 14
+	// maxWaypoints bounds the waypoints a source keeps; beyond it every second one is dropped.
+	maxWaypoints = 1024
 	// replayLimit is after how many items a partition commits its position even if its state did not diverge: it
 	// bounds the replay after a failure.
 	replayLimit = 1 << 20
@@ -126,7 +126,8 @@ const (
 	// batchItems is the default of Config.Batch.
 	batchItems = 1 << 16
 	// logPatience is how long a sender waits for credit before it tells its receivers to log what they hold. The
-	// receivers are mostly about to acknowledge by processing, which is cheaper than a log write.
+	// receivers are mostly about to acknowledge by processing, which is cheaper than a log write. It is also the first wait
+	// for receivers' commits, which doubles up to maxPatience.
 	logPatience = 5 * time.Millisecond
 )
 

@@ -22,7 +22,8 @@
 // sent through a ring. A goroutine that waits parks on its own Parker, and whoever changes what it waits for wakes it:
 //
 //	upstream   woken by: senders (frames), compute (room, progress, commits), the item log, attach, halt
-//	compute    woken by: upstream (deliveries, gate), downstream (room, acks, rewinds), the store, halt
+//	compute    woken by: upstream (deliveries, gate, demands for a commit), downstream (room, acks, rewinds), the store, peers
+//	           (values, ends, room), senders of feedback, Reshare, halt
 //	downstream woken by: compute (frames), receivers (acks, room), attach, halt
 //
 // # Halting

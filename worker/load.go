@@ -128,7 +128,7 @@ func (w *Worker) openSource(i int) error {
 	return nil
 }
 
-// loadSource lets a source go on where its predecessor was: from the committed mark if it can go back, else where the
+// loadSource lets a source go on where its predecessor was: from the committed waypoint if it can go back, else where the
 // pipe stands.
 func (w *Worker) loadSource(i int, s *source) error {
 	l := w.addLane(&s.core)
@@ -149,20 +149,23 @@ func (w *Worker) loadSource(i int, s *source) error {
 		return nil
 	}
 	s.seek = s.task.Source().(stream.Replayable)
-	first := mark{position: s.seek.Position(), next: make([]uint64, len(s.exit.next))}
-	s.marks = []mark{first}
+	first := waypoint{position: s.seek.Position(), next: make([]uint64, len(s.exit.next))}
+	s.waypoints = []waypoint{first}
 	r, err := s.load()
 	if r == nil || err != nil {
 		return err
 	}
-	if err := first.decode(r.Source); err != nil || len(r.Outputs) != len(s.exit.next) {
-		return fmt.Errorf("the backup is of another topology: %w", err)
+	if err := first.decode(r.Source); err != nil {
+		return fmt.Errorf("position of the source in the backup: %w", err)
+	}
+	if n := len(s.exit.next); len(r.Outputs) != n {
+		return fmt.Errorf("the backup has %d output channels, the topology %d: use another --backup-dir", len(r.Outputs), n)
 	}
 	copy(first.next, r.Outputs)
 	for ordinal, ch := range l.channels {
 		ch.sent = first.next[ordinal] // which the receivers have committed
 	}
-	s.marks[0] = first
+	s.waypoints[0] = first
 	s.furthest.Store(max(first.position.Item, before.Read))
 	return s.start(first)
 }
@@ -188,7 +191,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 		o.measure = m.Measure()
 	}
 	o.k = w.cfg.remembered(w.cfg.startLevel())
-	w.budget = w.cfg.divide(split(&w.cfg, o.measure, o.k))
+	w.budget = w.cfg.halve(split(&w.cfg, o.measure, o.k))
 	w.budget.Theta = w.cfg.thetaAfter(w.cfg.Failures, o.measure, w.budget.Theta)
 	if err := o.promise(); err != nil {
 		return fmt.Errorf("operator %q: %w: %w", w.cfg.Node.Name, ErrOperator, err)
@@ -266,6 +269,8 @@ func (o *operator) promise() error {
 // promiseBatches is promise for the guarantees that do not go by divergence.
 func (o *operator) promiseBatches(batch uint64) error {
 	cfg := &o.w.cfg
+	_, told := o.task.Operator().(stream.Thresholder) // theta is 0, so it saves all that has changed
+	o.plan.unsure = cfg.Guarantee == UpstreamBackup && o.state.divergence != nil && !told
 	switch {
 	case cfg.InputsAtRisk:
 		return fmt.Errorf("guarantee %v needs inputs that can be had again", cfg.Guarantee)

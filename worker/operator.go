@@ -73,7 +73,7 @@ type operator struct {
 	wanted        atomic.Uint64   // upstream waits for processed to reach this
 	limit         atomic.Uint64   // l, when it has risen, for upstream
 	aligned       atomic.Uint64   // number of the last closed window, for upstream
-	covered       atomic.Uint64   // handled at the last durable commit, for upstream
+	covered       atomic.Uint64   // handled at the last durable commit or mark, for upstream
 	committed     []atomic.Uint64 // per dense input channel, for upstream
 }
 
@@ -82,6 +82,9 @@ type plan struct {
 	never bool   // guarantee None
 	every uint64 // start a commit after so many items; 0 = never for that reason
 	whole bool   // each saves the whole state, and is waited for
+	// unsure: each saves the whole state because a part of it might leave out what has changed, and there is no policy
+	// that would notice.
+	unsure bool
 }
 
 // run is the compute goroutine.
@@ -97,6 +100,9 @@ func (o *operator) run() error {
 	}
 	for i := range o.log {
 		o.w.stats.Replayed.Add(uint64(o.log[i].Count - o.log[i].skip))
+		if o.repeats {
+			o.w.stats.Repeated.Add(o.again(&o.log[i]))
+		}
 		if err := o.take(o.log[i]); err != nil {
 			return err
 		}
@@ -120,6 +126,23 @@ func (o *operator) run() error {
 			return err
 		}
 	}
+}
+
+// again returns how many items of a logged delivery the incarnation before had processed. What it had processed beyond
+// the log is counted where it arrives again, see upstream.first.
+func (o *operator) again(d *delivery) uint64 {
+	if o.w.cfg.Before == nil {
+		return 0
+	}
+	before := o.w.cfg.Before.Partition[o.index%o.w.cfg.Node.Compute].Inputs[d.input]
+	from := d.First + uint64(d.skip)
+	switch {
+	case before.ProcessedEpoch == noEpoch || before.ProcessedEpoch < d.position:
+		return 0
+	case before.ProcessedEpoch > d.position:
+		return d.Next() - from
+	}
+	return min(max(before.Processed, from), d.Next()) - from
 }
 
 // idle waits for a delivery. What the emitter holds goes out first: latency before throughput when there is nothing

@@ -70,7 +70,7 @@ func (p *peers) finish(w stream.Window) error {
 	for p.finisher != nil {
 		taken, before := p.taken(), p.freed()
 		done, err := p.finisher.Finish(w)
-		if err == nil && !done && p.Grant() > 0 && p.handed() == taken {
+		if err == nil && !done && p.Credit() > 0 && p.handed() == taken {
 			err = errUnfinished
 		}
 		if err != nil {
@@ -79,7 +79,7 @@ func (p *peers) finish(w stream.Window) error {
 		if err := p.o.changed(); err != nil || done {
 			return err
 		}
-		if p.due() && p.Grant() == 0 && p.sender.Credit() > 0 { // P2 alone is in the way
+		if p.due() && p.Credit() == 0 && p.sender.Credit() > 0 { // P2 alone is in the way
 			err = p.o.commitNow(false)
 		} else {
 			err = p.await(func() bool { return p.freed() != before })

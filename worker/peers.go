@@ -42,8 +42,8 @@ type peers struct {
 // partsGamma says whether what the operator emits shares its gamma with what it hands over: each gets half.
 func (c *Config) partsGamma() bool { return c.Node.NewDesk != nil && operatorReplay(c) == AtRisk }
 
-// divide takes the half of gamma that is left to the items, or to the values.
-func (c *Config) divide(b threshold.Budget) threshold.Budget {
+// halve takes the half of gamma that is left to the items, or to the values.
+func (c *Config) halve(b threshold.Budget) threshold.Budget {
 	if c.partsGamma() {
 		b.Gamma /= 2
 	}
@@ -106,8 +106,8 @@ func (w *Worker) seatPeers() {
 	}
 }
 
-// Grant implements stream.Granter.
-func (p *peers) Grant() uint64 {
+// Credit implements stream.Granter.
+func (p *peers) Credit() uint64 {
 	switch {
 	case p.silent:
 		return 0

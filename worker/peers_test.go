@@ -55,7 +55,7 @@ func loadPeers[Op stream.Operator[uint64, uint64]](t testing.TB, n int, p errorb
 
 // P1 and P2, as a giver sees them: it may hand over its half of gamma until its peers have taken some, and l until its next
 // commit, which is due at half of that.
-func TestGrant(t *testing.T) {
+func TestCredit(t *testing.T) {
 	// A half of the budget is the first incarnation's, and of that a half each partition's.
 	w := loadPeers(t, 2, errorbound.Params{Theta: 1e9, L: 4 * 8, Gamma: 4 * 12}, func() *talker { return &talker{} }, stream.Colleagues[uint64]())
 	a, b := w.operators[0], w.operators[1]

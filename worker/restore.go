@@ -139,10 +139,18 @@ func (o *operator) replay(input int, e backup.LogEntry) error {
 		},
 		input: input, position: e.Epoch,
 	}
-	if p := o.inputs[input].Position; p.Epoch == e.Epoch && p.Seq > e.First {
-		d.skip = int(min(p.Seq-e.First, uint64(e.Count)))
+	// The log is cleared by commits, and a mark may be beyond it, perhaps in a later incarnation of the sender.
+	switch p := o.inputs[input].Position; {
+	case !p.Less(backup.Position{Epoch: e.Epoch, Seq: d.Next()}):
+		d.skip = e.Count
+	case p.Epoch == e.Epoch && p.Seq > e.First:
+		d.skip = int(p.Seq - e.First)
+	}
+	if d.Kind == transport.Data && d.skip == e.Count {
+		return nil
 	}
 	if d.Kind == transport.Punctuation {
+		d.repeated = d.skip > 0 // its position is known, but not that it was an end
 		var err error
 		if d.Window, err = decodeWindow(e.Items); err != nil {
 			return err

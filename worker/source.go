@@ -15,22 +15,22 @@ import (
 // source is one compute goroutine that reads. Fields belong to that goroutine; before Run they belong to Load.
 type source struct {
 	core
-	task     stream.SourceTask
-	seek     stream.Replayable   // nil when it is read like a pipe
-	progress stream.Progresser   // nil if it cannot tell
-	windows  stream.WindowedTask // nil if it has none but the stream
-	rewinds  *ringbuf.SPSC[rewind]
-	marks    []mark // oldest first, never empty when seek is set
-	lastMark uint64
-	lastEnd  []uint64      // output numbers after the last end of a window; nil before the first, or after going back
-	read     uint64        // items, as positions count them
-	furthest atomic.Uint64 // the most that read has been
-	ended    bool
-	next     backup.Commit
+	task         stream.SourceTask
+	seek         stream.Replayable   // nil when it is read like a pipe
+	progress     stream.Progresser   // nil if it cannot tell
+	windows      stream.WindowedTask // nil if it has none but the stream
+	rewinds      *ringbuf.SPSC[rewind]
+	waypoints    []waypoint // oldest first, never empty when seek is set
+	lastWaypoint uint64
+	lastEnd      []uint64      // output numbers after the last end of a window; nil before the first, or after going back
+	read         uint64        // items, as positions count them
+	furthest     atomic.Uint64 // the most that read has been
+	ended        bool
+	next         backup.Commit
 }
 
-// mark is a place that a source can go back to: reading on from position continues the numbering with next.
-type mark struct {
+// waypoint is a place that a source can go back to: reading on from position continues the numbering with next.
+type waypoint struct {
 	position stream.Position
 	next     []uint64
 	level    uint64 // the window that was ended last
@@ -89,8 +89,8 @@ func (s *source) fill() error {
 	case errors.Is(err, io.EOF), s.draining():
 		s.end()
 		return nil
-	case err == nil && s.seek != nil && s.read-s.lastMark >= markEvery && !s.ahead():
-		return s.mark()
+	case err == nil && s.seek != nil && s.read-s.lastWaypoint >= waypointEvery && !s.ahead():
+		return s.keepWaypoint()
 	case err == nil:
 		return nil
 	}
@@ -101,7 +101,7 @@ func (s *source) fill() error {
 // further ahead would have to wait with them, in memory.
 func (s *source) endWindow() error {
 	s.task.Flush()
-	before := mark{next: s.lastEnd}
+	before := waypoint{next: s.lastEnd}
 	s.exit.punctuate(stream.Window{Number: s.windows.Complete()})
 	s.lastEnd = append([]uint64(nil), s.exit.next...)
 	if s.exit.sender != nil {
@@ -156,24 +156,24 @@ func (s *source) report() {
 	s.w.cfg.OnProgress(s.index, done, total)
 }
 
-// mark notes where the source stands, and commits the newest mark that all receivers have committed beyond: after a
+// keepWaypoint notes where the source stands, and commits the newest waypoint that all receivers have committed beyond: after a
 // failure of the source nothing before it will be asked for.
-func (s *source) mark() error {
+func (s *source) keepWaypoint() error {
 	s.task.Flush()
-	s.lastMark = s.read
-	s.marks = append(s.marks, mark{
+	s.lastWaypoint = s.read
+	s.waypoints = append(s.waypoints, waypoint{
 		position: s.seek.Position(), next: append([]uint64(nil), s.exit.next...), level: s.exit.level, windows: s.exit.windows,
 		open: s.open(),
 	})
-	if len(s.marks) > maxMarks {
+	if len(s.waypoints) > maxWaypoints {
 		s.thin()
 	}
 	if err := s.settle(); err != nil || s.flight.phase.Load() != noFlight {
 		return err
 	}
 	newest := 0
-	for i := len(s.marks) - 1; i > 0; i-- {
-		if s.passed(s.marks[i]) {
+	for i := len(s.waypoints) - 1; i > 0; i-- {
+		if s.passed(s.waypoints[i]) {
 			newest = i
 			break
 		}
@@ -181,8 +181,8 @@ func (s *source) mark() error {
 	if newest == 0 {
 		return nil
 	}
-	s.marks = append(s.marks[:0], s.marks[newest:]...)
-	m := s.marks[0]
+	s.waypoints = append(s.waypoints[:0], s.waypoints[newest:]...)
+	m := s.waypoints[0]
 	s.next = backup.Commit{Whole: s.store.NeedWhole(), Source: m.encode(), Outputs: m.next}
 	s.commit(&s.next)
 	return nil
@@ -195,7 +195,7 @@ func (s *source) settle() error {
 }
 
 // passed says whether every receiver has committed all that came before m.
-func (s *source) passed(m mark) bool {
+func (s *source) passed(m waypoint) bool {
 	for ordinal, ok := range s.exit.reach {
 		if ok && m.next[ordinal] > s.exit.committed[ordinal].Load() {
 			return false
@@ -204,27 +204,27 @@ func (s *source) passed(m mark) bool {
 	return true
 }
 
-// thin drops every second mark but the first: going back gets coarser, never wrong.
+// thin drops every second waypoint but the first: going back gets coarser, never wrong.
 func (s *source) thin() {
-	kept := s.marks[:1]
-	for i := 2; i < len(s.marks); i += 2 {
-		kept = append(kept, s.marks[i])
+	kept := s.waypoints[:1]
+	for i := 2; i < len(s.waypoints); i += 2 {
+		kept = append(kept, s.waypoints[i])
 	}
-	s.marks = kept
+	s.waypoints = kept
 }
 
-// rewind goes back to the newest mark that is not beyond what any receiver has. What some receivers get again by that is
+// rewind goes back to the newest waypoint that is not beyond what any receiver has. What some receivers get again by that is
 // dropped by the downstream goroutine.
 func (s *source) rewind(r rewind) error {
-	i := len(s.marks) - 1
-	for i > 0 && s.beyond(s.marks[i], r) {
+	i := len(s.waypoints) - 1
+	for i > 0 && s.beyond(s.waypoints[i], r) {
 		i--
 	}
-	m := s.marks[i]
+	m := s.waypoints[i]
 	if s.beyond(m, r) {
-		return fmt.Errorf("rewind %s: asked for the items from %v on, the oldest mark is at %v", s.w.cfg.name(), r.from, m.next)
+		return fmt.Errorf("rewind %s: asked for the items from %v on, the oldest waypoint is at %v", s.w.cfg.name(), r.from, m.next)
 	}
-	s.marks = s.marks[:i+1]
+	s.waypoints = s.waypoints[:i+1]
 	s.exit.gen = r.gen
 	s.ended = false
 	if err := s.start(m); err != nil {
@@ -235,7 +235,7 @@ func (s *source) rewind(r rewind) error {
 }
 
 // beyond says whether a receiver lacks something that came before m.
-func (s *source) beyond(m mark, r rewind) bool {
+func (s *source) beyond(m waypoint, r rewind) bool {
 	for ordinal, ok := range s.exit.reach {
 		if ok && m.next[ordinal] > r.from[ordinal] {
 			return true
@@ -245,7 +245,7 @@ func (s *source) beyond(m mark, r rewind) bool {
 }
 
 // start makes the source go on from m.
-func (s *source) start(m mark) error {
+func (s *source) start(m waypoint) error {
 	if err := s.seek.Seek(m.position); err != nil {
 		return fmt.Errorf("go back to item %d of %s: %w", m.position.Item, s.w.cfg.Node.Name, err)
 	}
@@ -256,24 +256,24 @@ func (s *source) start(m mark) error {
 	if s.windows != nil {
 		s.windows.Reopen(m.level, m.open, m.position.Item)
 	}
-	s.read, s.lastMark = m.position.Item, m.position.Item
+	s.read, s.lastWaypoint = m.position.Item, m.position.Item
 	return nil
 }
 
-// markBytes is the length of a mark in a commit, without its output numbers.
-const markBytes = 6 * 8
+// waypointBytes is the length of a waypoint in a commit, without its output numbers.
+const waypointBytes = 6 * 8
 
-func (m *mark) encode() []byte {
-	b := make([]byte, 0, markBytes)
+func (m *waypoint) encode() []byte {
+	b := make([]byte, 0, waypointBytes)
 	for _, v := range []uint64{m.position.Item, uint64(m.position.Offset), m.position.Line, m.level, m.windows, m.open} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return b
 }
 
-func (m *mark) decode(b []byte) error {
-	if len(b) != markBytes {
-		return fmt.Errorf("source position of %d bytes, want %d", len(b), markBytes)
+func (m *waypoint) decode(b []byte) error {
+	if len(b) != waypointBytes {
+		return fmt.Errorf("source position of %d bytes, want %d", len(b), waypointBytes)
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	m.position = stream.Position{Item: field(0), Offset: int64(field(1)), Line: field(2)}

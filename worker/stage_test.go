@@ -170,7 +170,7 @@ func TestSourceGoesOnFromItsCommit(t *testing.T) {
 	require.NoError(t, <-ended)
 
 	next := load(t, node, 2, store, nil)
-	m := next.sources[0].marks[0]
+	m := next.sources[0].waypoints[0]
 	for i := range committed {
 		require.LessOrEqual(t, m.next[i], committed[i])
 	}
@@ -182,31 +182,31 @@ func TestSourceGoesOnFromItsCommit(t *testing.T) {
 	require.ErrorIs(t, err, backup.ErrFenced, "an incarnation that has been replaced can load nothing")
 }
 
-func TestMarksThinOut(t *testing.T) {
+func TestWaypointsThinOut(t *testing.T) {
 	s := &source{}
 	for i := range uint64(10) {
-		s.marks = append(s.marks, mark{position: stream.Position{Item: i}})
+		s.waypoints = append(s.waypoints, waypoint{position: stream.Position{Item: i}})
 	}
 	s.thin()
 	var at []uint64
-	for _, m := range s.marks {
+	for _, m := range s.waypoints {
 		at = append(at, m.position.Item)
 	}
 	require.Equal(t, []uint64{0, 2, 4, 6, 8}, at)
 }
 
-func TestMarksRoundTrip(t *testing.T) {
+func TestWaypointsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		word := func(name string) uint64 { return rapid.Uint64().Draw(rt, name) }
-		m := mark{
+		m := waypoint{
 			position: stream.Position{Item: word("item"), Offset: int64(word("offset")), Line: word("line")},
 			level:    word("level"), windows: word("windows"), open: word("open"),
 		}
-		var got mark
+		var got waypoint
 		require.NoError(rt, got.decode(m.encode()))
 		require.Equal(rt, m, got)
 	})
-	require.Error(t, (&mark{}).decode([]byte("short")))
+	require.Error(t, (&waypoint{}).decode([]byte("short")))
 }
 
 func TestGuarantees(t *testing.T) {
@@ -264,6 +264,24 @@ func TestRemainsOfAnIncarnationThatGotNothing(t *testing.T) {
 
 	ch.epoch, ch.acked, o.inputs[0].Position = 4, 5, backup.Position{Epoch: 4, Seq: 5} // of a later sender
 	require.Equal(t, []InputRemains{{Epoch: 4, Acked: 5, ProcessedEpoch: 4, Processed: 5}}, u.remains(0, o))
+}
+
+// The item log is cleared by commits; what a mark is beyond, perhaps in a later incarnation of the sender, is not
+// processed again.
+func TestTheLogBelowAMarkIsNotReplayed(t *testing.T) {
+	o := &operator{inputs: []backup.Input{{Position: backup.Position{Epoch: 2, Seq: 30}}}}
+	for _, e := range []backup.LogEntry{{Epoch: 1, First: 50, Count: 20}, {Epoch: 2, First: 10, Count: 20}} {
+		require.NoError(t, o.replay(0, e))
+	}
+	require.Empty(t, o.log)
+
+	end := backup.LogEntry{Epoch: 1, First: 70, Count: 1, Kind: uint8(transport.Punctuation), Items: appendWindow(nil, stream.Window{Number: 3})}
+	require.NoError(t, o.replay(0, end))
+	end.Epoch = 3
+	require.NoError(t, o.replay(0, end))
+	require.Len(t, o.log, 2)
+	require.True(t, o.log[0].repeated, "it was an end, whose position is known")
+	require.False(t, o.log[1].repeated)
 }
 
 func TestPanicsAreErrorsAndHaltsAreNot(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 // Stats counts what a worker did. All fields may be read while it runs.
 type Stats struct {
-	Items        atomic.Uint64 // processed; for a source: read
 	Emitted      atomic.Uint64 // sent downstream
 	Replayed     atomic.Uint64 // taken from the item log, or received again after a failure
 	Duplicates   atomic.Uint64 // received again and dropped

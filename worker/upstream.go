@@ -45,8 +45,7 @@ type inChannel struct {
 	ended     bool              // so has the stream
 	safe      safe              // of a sender that makes its output again
 	waiting   []transport.Frame // of windows that the partition has not come to yet
-	// before is how far the previous incarnation of this worker had processed the channel, and beforeEpoch the numbering
-	// of that: to count repetitions and losses.
+	// before is how far the previous incarnation of this worker had processed the channel: to count repetitions and losses.
 	before InputRemains
 }
 

@@ -10,14 +10,10 @@ import (
 )
 
 // Measure implements stream.Measurer. The weights of the model are sums over the learners, so the states are Added. One
-// example can complete an update, in as many pieces as it has touched weights for.
+// example can complete an update, in as many pieces as it holds weights for; the first after a recovery holds all.
 func (l *Learner) Measure() stream.Measure {
 	m := l.own.Measure()
-	weights := float64(l.width)
-	if f := l.options.MaxFeatures; f > 0 {
-		weights = min(weights, float64(l.options.Every)*float64(f+1))
-	}
-	m.Beta = math.Ceil(weights / maxPiece)
+	m.Beta = math.Ceil(float64(l.width) / maxPiece)
 	return m
 }
 

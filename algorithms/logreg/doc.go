@@ -24,7 +24,7 @@
 // # What failures cost
 //
 // The state of a learner is the sum of its own steps, measured by the Euclidean norm; alpha is [Options.Alpha]. Beta is
-// the pieces of an update. The model is the sum over the learners, hence by the triangle inequality it differs by at most
+// the pieces of a whole model. The model is the sum over the learners, hence by the triangle inequality it differs by at most
 // the sum of their differences: the states are Added, each learner gets 1/n of Theta, and the final model differs from
 // what the same learners would have without the loss by at most Theta + L*alpha. Global diverges by what updates it has
 // lost, until the next ones. [Regret] says what that does to the quality: the mean regret still goes to 0, and does

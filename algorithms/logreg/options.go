@@ -78,7 +78,7 @@ type Options struct {
 // Defaults of Options.
 const (
 	DefaultRate  = 0.1
-	DefaultEvery = 250 // the source sent every 1,000; two learners are then a percent worse on the flights
+	DefaultEvery = 250 // the source paper has 1,000; two learners are then a percent worse on the flights
 )
 
 // Validate returns all faults of o, joined, each wrapping ErrOptions.
