@@ -244,7 +244,7 @@ func TestByCostBacksUpLess(t *testing.T) {
 	commits := map[controller.Allocation]uint64{}
 	for _, a := range []controller.Allocation{controller.Equal, controller.ByCost} {
 		c := shareCase{
-			items: 60_000, workers: 4, compute: 1, measure: stream.Measure{Alpha: 1, Norm: errorbound.L1},
+			items: 300_000, workers: 4, compute: 1, measure: stream.Measure{Alpha: 1, Norm: errorbound.L1},
 			seen: newLedger(), grants: &grants{job: "divided"},
 		}
 		c.options = options(400, 0, 0)

@@ -11,10 +11,12 @@ type SourceTask interface {
 	// source returned with them. When the source has less than it was asked for, all is sent on at once: its next items
 	// may be long in coming.
 	Fill(limit int) (int, error)
-	// Flush, Resume and Buffered are as in Task.
+	// Flush and Resume are as in Task; so is Buffered, which counts what was read and not emitted yet as well.
 	Flush()
 	Resume(sent []uint64)
 	Buffered() int
+	// Taken returns how many items were read from the source, those of a Fill that was unwound included.
+	Taken() uint64
 	// Source returns the user's source, to look for its optional abilities.
 	Source() any
 	// Close ends the source; it may be called while Fill waits for input.
@@ -25,6 +27,8 @@ type sourceTask[T any] struct {
 	src     Source[T]
 	out     *Emitter[T]
 	scratch []T // for partitioners that look at each item
+	held    int // items of it that are not emitted yet
+	taken   uint64
 }
 
 func newSourceTask[T any](src Source[T], out *Emitter[T]) SourceTask {
@@ -60,6 +64,7 @@ func (t *sourceTask[T]) fill(limit int) (asked, n int, err error) {
 	asked = min(limit, int(affordable))
 	n, err = t.read(t.scratch[:asked])
 	for i := range t.scratch[:n] {
+		t.held = n - i - 1
 		t.out.Emit(t.scratch[i])
 	}
 	return asked, n, err
@@ -74,10 +79,12 @@ func (t *sourceTask[T]) read(dst []T) (int, error) {
 	if n == 0 && err == nil && len(dst) > 0 {
 		return 0, fmt.Errorf("stream: source returned no items and no error: %w", io.ErrNoProgress)
 	}
+	t.taken += uint64(n)
 	return n, err
 }
 
-func (t *sourceTask[T]) Buffered() int        { return t.out.buffered() }
+func (t *sourceTask[T]) Buffered() int        { return t.out.buffered() + t.held }
+func (t *sourceTask[T]) Taken() uint64        { return t.taken }
 func (t *sourceTask[T]) Flush()               { t.out.flush() }
 func (t *sourceTask[T]) Resume(sent []uint64) { t.out.resume(sent) }
 func (t *sourceTask[T]) Source() any          { return t.src }

@@ -146,11 +146,11 @@ func (t *windowedTask[T]) Fill(limit int) (int, error) {
 			}
 			return n, nil
 		}
-		t.open = w
-		t.out.Emit(t.pending[0])
-		t.pending = t.pending[1:]
+		item := t.pending[0]
+		t.open, t.pending = w, t.pending[1:]
 		t.items++
 		n++
+		t.out.Emit(item) // last: it may unwind
 	}
 	if len(t.pending) > 0 {
 		return n, nil
@@ -180,6 +180,9 @@ func (t *windowedTask[T]) window(item T) uint64 {
 	}
 	return max(t.time.number(t.time.at(item)), t.open, t.level+1)
 }
+
+// Buffered implements SourceTask.
+func (t *windowedTask[T]) Buffered() int { return t.out.buffered() + len(t.pending) }
 
 // Complete implements WindowedTask.
 func (t *windowedTask[T]) Complete() uint64 { return t.level }

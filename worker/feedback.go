@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -8,8 +9,13 @@ import (
 	"github.com/afstream/afstream/stream"
 )
 
-// paceLimit is how long an operator may wait for feedback before it goes on without.
-const paceLimit = time.Second
+// An operator waits for feedback no longer than paceLimit, then it goes on without. Each wait in vain halves how long the
+// next one may be, down to paceLeast, and one that is rewarded makes it as long as at first: after a failure partitions may be
+// out of step for good, and none of them must wait a second for each step from then on.
+const (
+	paceLimit = time.Second
+	paceLeast = 100 * time.Microsecond
+)
 
 // openBack makes the partition's ends of all ways back. The operator may use what it sends on from then on; nothing
 // arrives before ConnectBack.
@@ -73,15 +79,18 @@ func (o *operator) pace() error {
 		return err
 	}
 	o.task.Flush() // the feedback may wait for this
-	for end := time.Now().Add(paceLimit); !o.pacer.Ready(); {
+	patience := cmp.Or(o.patience, paceLimit)
+	for end := time.Now().Add(patience); !o.pacer.Ready(); {
 		if !o.awaitFor(forFeedback, time.Until(end), o.hasMail) {
 			o.w.stats.PacesGivenUp.Add(1)
+			o.patience = max(patience/2, paceLeast)
 			return nil
 		}
 		if err := o.collect(); err != nil {
 			return err
 		}
 	}
+	o.patience = paceLimit
 	return nil
 }
 

@@ -139,7 +139,7 @@ func (w *Worker) loadSource(i int, s *source) error {
 		s.furthest.Store(before.Read)
 	}
 	if w.replay != Rewinds {
-		s.read, s.exit.level = before.Read, before.Level
+		s.base, s.read, s.exit.level = before.Read, before.Read, before.Level
 		if before.Ended {
 			s.exit.level-- // the end of the stream is still to be sent, under the same number
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/ringbuf"
@@ -37,10 +38,11 @@ type operator struct {
 	remake remake
 	log    []delivery // to be replayed before anything else
 
-	mail  []stream.Mailbox // feedback that arrives, per way back
-	posts []stream.Post    // feedback that is sent
-	pacer stream.Pacer     // nil if it takes items at any time
-	peers *peers           // nil unless it was built with Colleagues
+	mail     []stream.Mailbox // feedback that arrives, per way back
+	posts    []stream.Post    // feedback that is sent
+	pacer    stream.Pacer     // nil if it takes items at any time
+	patience time.Duration    // how long it may wait for feedback the next time; 0 = paceLimit
+	peers    *peers           // nil unless it was built with Colleagues
 
 	policy  *threshold.Backup // nil: nothing diverges
 	marks   *threshold.Marks  // nil unless the operator emits, or flushes, as it processes, and that must not come twice

@@ -25,6 +25,7 @@ type source struct {
 	lastEnd      []uint64      // output numbers after the last end of a window; nil before the first, or after going back
 	read         uint64        // items, as positions count them
 	furthest     atomic.Uint64 // the most that read has been
+	base         uint64        // of a pipe: what earlier incarnations had taken from it
 	ended        bool
 	next         backup.Commit
 }
@@ -40,6 +41,11 @@ type waypoint struct {
 
 // run is the compute goroutine of a source. It stays after the end of its input: a receiver may ask for items again.
 func (s *source) run() error {
+	defer func() {
+		if s.seek == nil { // what it had taken when it was unwound is gone, but it was read
+			s.furthest.Store(s.base + s.task.Taken())
+		}
+	}()
 	s.exit.each(s.exit.notice)
 	for {
 		if r, ok := s.rewinds.TryPop(); ok {
