@@ -9,6 +9,10 @@ const msgpackDepth = 64
 
 // checkMsgpack walks one msgpack value and checks every length in it against the bytes that are left. The decoder
 // itself believes the lengths: five bytes can make it ask for 32 GiB.
+//
+// An extension (times are some) counts as so many bytes. If the decoder expects a map or an array there, it looks into
+// it and believes a length found there: a message forged with a right checksum may so cost memory and time. That cannot
+// be told from a time by its bytes alone, only by the type that is expected, which is still to be done.
 func checkMsgpack(b []byte) error {
 	rest, ok := skipMsgpack(b, msgpackDepth)
 	if !ok || len(rest) > 0 {
