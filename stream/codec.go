@@ -86,6 +86,9 @@ func appendMsgpack(dst []byte, item any) ([]byte, error) {
 // decode appends what append wrote to items. It allocates no more than in proportion to the bytes it is given. With an
 // error it returns no items.
 func (c *codec[T]) decode(items []T, wire []byte) ([]T, error) {
+	if c.err != nil { // nobody can have written it, and into interfaces msgpack believes any length, see checkMsgpack
+		return nil, fmt.Errorf("%w: %w", ErrWire, c.err)
+	}
 	if len(wire) >= 4 && binary.LittleEndian.Uint32(wire) == bulkMark {
 		return decodeBulk(items, wire[4:], c.bulk)
 	}

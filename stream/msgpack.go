@@ -10,9 +10,10 @@ const msgpackDepth = 64
 // checkMsgpack walks one msgpack value and checks every length in it against the bytes that are left. The decoder
 // itself believes the lengths: five bytes can make it ask for 32 GiB.
 //
-// An extension (times are some) counts as so many bytes. If the decoder expects a map or an array there, it looks into
-// it and believes a length found there: a message forged with a right checksum may so cost memory and time. That cannot
-// be told from a time by its bytes alone, only by the type that is expected, which is still to be done.
+// An extension (times are some) counts as so many bytes. If the decoder expects a map there, it looks into the extension and
+// believes a length found there, which by its bytes alone cannot be told from a time: into a map of values of one type
+// up to a million entries, some hundred megabytes, before it finds that they are missing; into a map of interfaces, without
+// limit. Items hold no interfaces (checkWire), so decoding one costs no more than that, with an error.
 func checkMsgpack(b []byte) error {
 	rest, ok := skipMsgpack(b, msgpackDepth)
 	if !ok || len(rest) > 0 {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"encoding/binary"
 	"runtime/metrics"
 	"slices"
 	"strings"
@@ -146,6 +147,21 @@ func FuzzCheckMsgpack(f *testing.F) {
 		})
 		require.Less(t, used, uint64(1<<20+8192*len(b)))
 	})
+}
+
+// An extension where a map is expected has a length of its own inside, here of 805 million.
+func TestLengthsInsideExtensions(t *testing.T) {
+	item := []byte("\xd70\xdf0\x01\xbb00\xff\x80")
+	wire := append(binary.LittleEndian.AppendUint32(nil, uint32(len(item))), item...)
+	var err error
+	used := allocated(func() { _, err = decodeItems[map[string][]byte](wire) })
+	require.ErrorIs(t, err, ErrWire)
+	require.Less(t, used, uint64(256<<20))
+	_, err = decodeItems[map[string]any](wire)
+	require.ErrorIs(t, err, ErrWire)
+	require.ErrorContains(t, err, "interface")
+	_, err = decodeItems[plain](wire)
+	require.ErrorIs(t, err, ErrWire)
 }
 
 // isExtension says whether a byte may be the tag of an extension.
