@@ -2,8 +2,6 @@ package experiments
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math"
 
 	"github.com/afstream/afstream/connector"
@@ -119,26 +117,10 @@ func (c *dealtCounts) CloseWindow(_ stream.Window, out *stream.Emitter[counterSu
 }
 
 // worstSum returns the largest difference of a merged counter to that of the input, counted in one loop.
-func worstSum(ctx context.Context, open stream.NewSource[dealtItem], got []counterSum) (_ float64, err error) {
-	source, err := open(0, 1)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
+func worstSum(ctx context.Context, open stream.NewSource[dealtItem], got []counterSum) (float64, error) {
 	var left [dealtCounters]float64
-	slab := make([]dealtItem, stream.SlabItems)
-	for end := error(nil); end == nil; {
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		var n int
-		n, end = source.Read(slab)
-		for _, item := range slab[:n] {
-			left[item.Counter]++
-		}
-		if end != nil && end != io.EOF {
-			return 0, end
-		}
+	if err := each(ctx, open, func(item dealtItem) { left[item.Counter]++ }); err != nil {
+		return 0, err
 	}
 	for _, c := range got {
 		left[c.Counter] -= c.Sum

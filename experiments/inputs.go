@@ -3,6 +3,7 @@ package experiments
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -14,7 +15,32 @@ import (
 
 	"github.com/afstream/afstream/algorithms/logreg"
 	"github.com/afstream/afstream/data"
+	"github.com/afstream/afstream/stream"
 )
+
+// each gives all items of an input to take.
+func each[T any](ctx context.Context, open stream.NewSource[T], take func(T)) (err error) {
+	source, err := open(0, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	slab := make([]T, stream.SlabItems)
+	for end := error(nil); end == nil; {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var n int
+		n, end = source.Read(slab)
+		for _, item := range slab[:n] {
+			take(item)
+		}
+		if end != nil && end != io.EOF {
+			return end
+		}
+	}
+	return nil
+}
 
 // withFlights calls use with the path of a temporary CSV file of n flights: those that come with the program, again and
 // again, each time so much later that the days go on. The first time begins with the flight of the number seed.

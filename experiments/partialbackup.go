@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 
@@ -125,26 +124,10 @@ func runStored(ctx context.Context, t *stream.Topology, o controller.Options) (_
 }
 
 // worstCount returns the largest difference of any count to that of the input, counted in one loop.
-func worstCount(ctx context.Context, open stream.NewSource[connector.Keyed], got []keyCount) (_ float64, err error) {
-	source, err := open(0, 1)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
+func worstCount(ctx context.Context, open stream.NewSource[connector.Keyed], got []keyCount) (float64, error) {
 	left := make(map[uint64]int64)
-	slab := make([]connector.Keyed, stream.SlabItems)
-	for end := error(nil); end == nil; {
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		var n int
-		n, end = source.Read(slab)
-		for _, item := range slab[:n] {
-			left[item.Hash]++
-		}
-		if end != nil && end != io.EOF {
-			return 0, end
-		}
+	if err := each(ctx, open, func(item connector.Keyed) { left[item.Hash]++ }); err != nil {
+		return 0, err
 	}
 	for _, c := range got {
 		left[c.Key] -= c.Count
