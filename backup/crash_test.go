@@ -111,6 +111,7 @@ func crashWriter(dir string) error {
 // A process is killed at random moments, again and again on the same directory: each time all that was acknowledged is
 // there, and at most the one commit more that was in flight.
 func TestKilledProcess(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, sync := range []string{"", "1"} {
 		t.Run("sync="+sync, func(t *testing.T) {
 			dir := t.TempDir()
@@ -158,6 +159,7 @@ func killWriter(t *testing.T, dir, sync string, epoch, commits int) (acked uint6
 // The directory is copied at random moments while a worker commits. A copy that was taken while no file came or went is
 // what a kill would have left at some moment during the copying, with the end of the log torn in any way.
 func TestCopiedDirectory(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	dir, seed := t.TempDir(), rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))

@@ -48,6 +48,7 @@ func (s *backupServer) restart() {
 
 // TestBackupServerIsKilled: the job goes on and its bounds hold, through a failure of its own before and after.
 func TestBackupServerIsKilled(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	server := startBackupServer(t)
 	var out bytes.Buffer
 	killed := 0
@@ -65,6 +66,7 @@ func TestBackupServerIsKilled(t *testing.T) {
 
 // TestBackupServerIsThere: one server of a name and a cluster, and a cluster without one.
 func TestBackupServerIsThere(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	server := startBackupServer(t)
 	code, _, errs := run(t.Context(), "backup", "--dir", t.TempDir(), "--nats", server.url)
 	require.Equal(t, cli.ExitFailed, code)

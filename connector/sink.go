@@ -36,7 +36,7 @@ func (p *collected[T]) add(items []T) {
 	for len(items) > 0 {
 		last := len(p.chunks) - 1
 		if last < 0 || len(p.chunks[last]) == chunkItems {
-			p.chunks = append(p.chunks, make([]T, 0, chunkItems))
+			p.chunks = append(p.chunks, nil)
 			last++
 		}
 		n := min(len(items), chunkItems-len(p.chunks[last]))

@@ -92,6 +92,7 @@ func load(t *testing.T, c *Client, batches int, at func(n int)) {
 
 // A server is killed again and again under load: the client notices nothing, and all is there once.
 func TestKilledServer(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	url, dir := startNATS(t, nil), t.TempDir()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -165,6 +166,7 @@ func (p *proxy) accept() {
 
 // The connection is cut again and again, within messages.
 func TestCutConnection(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	url := startNATS(t, nil)

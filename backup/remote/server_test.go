@@ -91,6 +91,7 @@ func TestRequestsWaitForTheServer(t *testing.T) {
 
 // A server that stays away is an error that says which and what to do; one that comes back after that is used again.
 func TestNoAnswer(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	url, store := startNATS(t, nil), backup.NewMemory()
 	s := serve(t, connect(t, url), store)
 	c, err := Open(t.Context(), connect(t, url), ClientOptions{Cluster: "test", retry: 10 * time.Millisecond, Deadline: 100 * time.Millisecond})
@@ -193,6 +194,7 @@ func TestSessionEnds(t *testing.T) {
 
 // Parts of a batch whose client died are dropped, and so are its scans.
 func TestDeadClient(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	url, store := startNATS(t, nil), backup.NewMemory()
 	for i := range 3 * windowChunks {
 		require.NoError(t, applyWait(store, put("o", 1, fmt.Sprint(i), string(make([]byte, chunkBytes)))))
@@ -212,6 +214,7 @@ func TestDeadClient(t *testing.T) {
 
 // A server whose store is slower than its clients makes them slow.
 func TestFullServer(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	url := startNATS(t, nil)
 	s, err := Serve(connect(t, url), openBadger(t, t.TempDir()), ServerOptions{Cluster: "test", MaxBytes: 1})
 	require.NoError(t, err)

@@ -143,6 +143,7 @@ func small(i int) int { return i % 300 }
 
 // The server goes away and comes back several times while frames are under way: nothing is lost and the order is kept.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	s := serve(t, 0, 0)
 	at := port(s)
 	a, b := connect(t, s), connect(t, s)
@@ -208,6 +209,7 @@ func TestSlowConsumerThrottles(t *testing.T) {
 
 // NATS drops what its client is too slow for; the link notices the gap and loses nothing.
 func TestDropsOfTheClient(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	s := serve(t, 0, 0)
 	defer s.Shutdown()
 	a, b := connect(t, s), connect(t, s)
