@@ -17,13 +17,13 @@ const module = "github.com/afstream/afstream/"
 // floors lists the packages from the ground up. A package may import only packages of floors below its own. A name that
 // ends in / stands for all packages below it that are not listed themselves.
 var floors = [][]string{
-	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker"},
+	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker", "cluster"},
 	{"stream", "threshold"},
 	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
-	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link"},
+	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link", "cluster/overnats", "cluster/clustertest", "controller/machine"},
 	{"algorithms/", "worker"},
-	{"algorithms/spacesaving", "controller"},
+	{"algorithms/spacesaving", "controller", "controller/leader", "node"},
 	{"job", "internal/jobtest"},
 	{"experiments"},
 	{"cli"},
@@ -34,6 +34,7 @@ var floors = [][]string{
 var barred = []struct{ from, to, why string }{
 	{"", "internal/statetest", "only tests may"},
 	{"", "internal/jobtest", "only tests may"},
+	{"", "cluster/clustertest", "only tests may"},
 	{"algorithms/", "worker", "algorithms do not know the runtime"},
 	{"algorithms/", "controller", "algorithms do not know the runtime"},
 	{"algorithms/", "backup", "algorithms write elements, where to is not their business"},
@@ -55,7 +56,7 @@ var pure = map[string][]string{
 var kept = map[string][]string{
 	"github.com/dgraph-io/badger/": {"backup"},
 	"github.com/urfave/cli/":       {"cli"},
-	"github.com/nats-io/":          {"backup/remote", "internal/broker", "transport/link", "cli"},
+	"github.com/nats-io/":          {"backup/remote", "internal/broker", "transport/link", "cluster/overnats", "cli"},
 	"github.com/gopacket/":         {"connector"},
 	"github.com/parquet-go/":       {"connector", "job"}, // job reads flights, whose rows are no keyed items
 }
