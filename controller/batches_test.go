@@ -57,6 +57,7 @@ func TestAtLeastOnce(t *testing.T) {
 		o.Faults = controller.RandomFaults(nodes, rapid.IntRange(0, 6).Draw(rt, "failures"), rapid.Uint64().Draw(rt, "seed"))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+		defer move(rt, &o)()
 		r, err := controller.RunLocal(ctx, topo, o)
 		require.NoError(rt, err)
 		rt.Logf("%v: %+v", o.Faults, r.Failures)

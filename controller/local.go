@@ -76,6 +76,7 @@ type slot struct {
 	epoch    uint64
 	failures uint64
 	failedAt []uint64                      // windows closed when they struck
+	failedIn []uint64                      // epochs that they ended
 	current  atomic.Pointer[worker.Worker] // nil while it is down
 	loaded   *worker.Worker
 	replay   worker.Replay // how the output of its workers can be had again
@@ -108,6 +109,9 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 	err := r.start(runCtx)
 	if err == nil {
 		started = time.Now()
+		if o := r.o.onStart; o != nil {
+			o(r.slots)
+		}
 		err = r.supervise(ctx, runCtx)
 	}
 	stop()
@@ -221,9 +225,6 @@ func (r *run) connectBack(s *slot) {
 // load makes the next incarnation of a worker, its epoch and failure count durable first.
 func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	s.epoch++
-	if before != nil {
-		s.failures++
-	}
 	if r.o.Store != nil {
 		owner := fmt.Sprintf("%s/%s/%s/worker-%d", r.job.Name, r.job.Incarnation, s.node.Name, s.index)
 		record := backup.WorkerRecord{Epoch: s.epoch, Failures: s.failures}
@@ -231,12 +232,16 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 			return fmt.Errorf("start %s: %w", s.name(), err)
 		}
 	}
-	grant, err := s.division.grant(r.o.Store, s, before)
+	dead := before
+	if before != nil && before.Retired {
+		dead = nil
+	}
+	grant, err := s.division.grant(r.o.Store, s, dead)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.name(), err)
 	}
 	w, err := worker.Load(ctx, worker.Config{
-		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt, Grant: grant,
+		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt, FailedIn: s.failedIn, Grant: grant,
 		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
 		Pin: r.o.Pin, PinFirst: r.partitionsBefore(s.node),
 		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),

@@ -40,7 +40,8 @@ type Options struct {
 	// goroutines, once per slab, and must be cheap; may be nil.
 	OnProgress func(done, total int64)
 
-	pace pace // of Allocate; the zero value is the usual one
+	pace    pace                // of Allocate; the zero value is the usual one
+	onStart func(slots []*slot) // for tests; may be nil
 }
 
 // validate joins all faults of o but those of Faults.

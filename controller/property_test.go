@@ -133,8 +133,8 @@ func (e *echo) RestoreState(s *stream.StateReader) error {
 	return s.Err()
 }
 
-// TestProperties runs random topologies of one to three operators through random failures at random points, and
-// compares with what a run without failures does: I1 to I7 hold throughout, and the losses are within their bounds.
+// TestProperties runs random topologies of one to three operators through random failures at random points, with workers
+// that move meanwhile, and compares with what a run without failures does: I1 to I7 hold throughout, and the losses are within their bounds.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.Uint64Range(0, 12_000).Draw(rt, "items")
@@ -177,12 +177,22 @@ func TestProperties(t *testing.T) {
 		o.Faults = controller.RandomFaults(nodes, failures.Draw(rt, "failures"), rapid.Uint64().Draw(rt, "seed"))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+		defer move(rt, &o)()
 		r, err := controller.RunLocal(ctx, topo, o)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		check(rt, o, r, l, n, relays, out.all())
 	})
+}
+
+// move has workers move in some of the runs until the function that it returns is called.
+func move(rt *rapid.T, o *controller.Options) func() {
+	if rapid.IntRange(0, 3).Draw(rt, "moves") > 0 {
+		return func() {}
+	}
+	stop := o.Moves(rapid.Uint64().Draw(rt, "moves seed"))
+	return func() { rt.Logf("%d workers moved", stop()) }
 }
 
 func route(rt *rapid.T) stream.Option {

@@ -17,7 +17,26 @@ func (r *run) handle(ctx context.Context, e ended) error {
 		e.slot.current.Store(nil)
 		return e.err
 	}
+	if e.w.Retired() {
+		return r.succeed(ctx, e.slot, e.w)
+	}
 	return r.recover(ctx, e.slot, e.w)
+}
+
+// succeed puts another incarnation in the place of one that has ended so that nothing is lost.
+func (r *run) succeed(ctx context.Context, s *slot, retired *worker.Worker) error {
+	autopsy := retired.Autopsy()
+	r.account(s, retired)
+	retired.Close()
+	s.before += autopsy.Items
+	s.loaded = nil
+	s.current.Store(nil)
+	if err := r.load(ctx, s, autopsy); err != nil {
+		return fmt.Errorf("replace: %w", err)
+	}
+	r.reconnect(s, autopsy)
+	r.launch(ctx, s)
+	return nil
 }
 
 func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
@@ -40,7 +59,9 @@ func (r *run) recover(ctx context.Context, s *slot, dead *worker.Worker) error {
 		dead.Close() // its successor opens the source anew
 	}
 	s.before += autopsy.Items
+	s.failures++
 	s.failedAt = append(s.failedAt, autopsy.Level())
+	s.failedIn = append(s.failedIn, s.epoch)
 	s.loaded = nil
 	if err := r.load(ctx, s, autopsy); err != nil {
 		dead.Close()

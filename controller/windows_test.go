@@ -103,6 +103,7 @@ func TestWindows(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+		defer move(rt, &o)()
 		r, err := controller.RunLocal(ctx, topo, o)
 		require.NoError(rt, err)
 		rt.Logf("%v: %+v", o.Faults, r.Failures)

@@ -80,6 +80,7 @@ type Config struct {
 	Epoch     uint64   // incarnation, from 1
 	Failures  uint64   // durable before this incarnation was made
 	FailedAt  []uint64 // of each failure, the last window that the worker had closed
+	FailedIn  []uint64 // of each failure, the epoch that it ended; nil if all before this one ended so
 	Grant     *Grant   // its part of Theta, durable before this incarnation was made; nil for an equal one
 	Guarantee Guarantee
 	Params    errorbound.Params
@@ -132,6 +133,20 @@ const (
 )
 
 func (c *Config) name() string { return fmt.Sprintf("%s/%d", c.Node.Name, c.Index) }
+
+// failuresBefore returns how many failures the incarnation epoch came after.
+func (c *Config) failuresBefore(epoch uint64) uint64 {
+	if c.FailedIn == nil {
+		return epoch - 1
+	}
+	n := uint64(0)
+	for _, e := range c.FailedIn {
+		if e < epoch {
+			n++
+		}
+	}
+	return n
+}
 
 // partition returns the number of the worker's i-th partition.
 func (c *Config) partition(i int) int { return c.Index*c.Node.Compute + i }

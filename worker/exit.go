@@ -86,22 +86,28 @@ func (x *exit) Credit(n int64) int64 {
 	if x.sender == nil {
 		return stream.Unlimited
 	}
-	enough := func() bool {
-		x.sender.Acked(x.acked.Load())
-		return x.credit(n) >= n
-	}
-	if !enough() {
-		x.blocked.Store(true)
-		if !x.c.awaitFor(forCredit, logPatience, enough) {
-			x.each(func(ordinal int) { x.push(ordinal, transport.Frame{Kind: transport.Blocked}) })
-			x.c.await(forCredit, enough)
-		}
-		x.blocked.Store(false)
-	}
+	x.awaitAcks(func() bool { return x.credit(n) >= n })
 	if err := x.sender.Valid(); checkInvariants && err != nil {
 		panic(err)
 	}
 	return x.credit(n)
+}
+
+// awaitAcks waits until so much is acknowledged that enough holds.
+func (x *exit) awaitAcks(enough func() bool) {
+	known := func() bool {
+		x.sender.Acked(x.acked.Load())
+		return enough()
+	}
+	if known() {
+		return
+	}
+	x.blocked.Store(true)
+	if !x.c.awaitFor(forCredit, logPatience, known) {
+		x.each(func(ordinal int) { x.push(ordinal, transport.Frame{Kind: transport.Blocked}) })
+		x.c.await(forCredit, known)
+	}
+	x.blocked.Store(false)
 }
 
 // Hurry implements stream.Exit.

@@ -154,8 +154,11 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail() || o.told.Load() != nil
+		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail() || o.told.Load() != nil || o.retiring()
 	})
+	if d.none() && o.retiring() {
+		return d, o.retire()
+	}
 	if err := o.collect(); err != nil {
 		return d, err
 	}

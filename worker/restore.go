@@ -83,7 +83,7 @@ func (o *operator) renumber(outputs []uint64) error {
 func (o *operator) compensate(c stream.Compensator, r *backup.Restored) {
 	first := uint64(0)
 	if r != nil {
-		first = r.Epoch - 1 // the failures before that incarnation
+		first = o.w.cfg.failuresBefore(r.Epoch)
 	}
 	var theta float64
 	var lost uint64

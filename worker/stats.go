@@ -42,6 +42,7 @@ func (s *Stats) logged(bytes int, d time.Duration) {
 // one process can, and is nothing that a recovery relies on.
 type Autopsy struct {
 	Items     uint64    // processed, or read
+	Retired   bool      // nothing of it was lost
 	Partition []Remains // per compute goroutine
 	Feedback  uint64    // values that were sent and never delivered
 	// See Stats: what the death has cost that way.

@@ -116,15 +116,17 @@ func (u *upstream) step() (moved bool, err error) {
 		}
 		moved = true
 	}
-	for _, c := range u.conns {
-		if err := u.admit(c); err != nil {
-			return false, err
+	if !u.quieten() {
+		for _, c := range u.conns {
+			if err := u.admit(c); err != nil {
+				return false, err
+			}
+			got, err := u.receive(c)
+			if err != nil {
+				return false, err
+			}
+			moved = moved || got
 		}
-		got, err := u.receive(c)
-		if err != nil {
-			return false, err
-		}
-		moved = moved || got
 	}
 	for i, a := range u.arrivals {
 		if err := u.account(i, a); err != nil {

@@ -26,12 +26,13 @@ type Worker struct {
 	up        *upstream   // nil for sources
 	down      *downstream // nil for sinks
 
-	stats    *Stats       // apart, so that who keeps the counters does not keep the worker
-	undone   atomic.Int32 // partitions that have not finished the stream
-	halted   atomic.Bool
-	closed   sync.Once
-	draining atomic.Bool
-	fault    atomic.Pointer[error] // what ended the worker first
+	stats      *Stats       // apart, so that who keeps the counters does not keep the worker
+	undone     atomic.Int32 // partitions that have not finished the stream
+	halted     atomic.Bool
+	closed     sync.Once
+	draining   atomic.Bool
+	fault      atomic.Pointer[error] // what ended the worker first
+	retirement retirement
 }
 
 // Replay says how the worker's output can be had again.
@@ -189,7 +190,7 @@ func (w *Worker) partitionDone() {
 
 // Autopsy returns what is known of the worker after Run has returned.
 func (w *Worker) Autopsy() *Autopsy {
-	a := &Autopsy{Items: w.Items()}
+	a := &Autopsy{Items: w.Items(), Retired: w.Retired()}
 	for _, s := range w.sources {
 		a.Partition = append(a.Partition, Remains{Emitted: s.exit.emitted(s.task.Buffered()), Read: s.furthest.Load(), Level: s.exit.level, Open: s.open(), Ended: s.exit.ended})
 		if s.seek == nil {
