@@ -26,7 +26,7 @@ func (m *Machine) decide(now time.Time, j *job, seats []*seat) *cluster.Job {
 		if j.cleared && !stored.Cleared {
 			d.edit().Cleared = true
 		}
-	case stored.Term < m.term:
+	case stored.Term < m.term && stored.Term > 0:
 		d.edit() // rule 1
 	default:
 		d.live()

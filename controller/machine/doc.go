@@ -10,7 +10,7 @@
 //
 // # Rules
 //
-//  1. A record of an earlier term is first written again with this leader's term, and nothing else changed. From then on
+//  1. A record of an earlier leader is first written again with this leader's term, and nothing else changed. From then on
 //     earlier leaders cannot write it, and what they did before is known.
 //  2. A worker's failure, and the end of its assignment, are in one write. It costs a part of the error budget unless the
 //     incarnation is known to have processed nothing (Unloaded).
