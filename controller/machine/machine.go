@@ -66,6 +66,7 @@ type Machine struct {
 	c       Config
 	last    time.Time // of the last call
 	swept   time.Time // when sessions were last forgotten
+	yielded time.Time // when a job was last told to give up its places
 	term    uint64
 	leading bool
 	deposed bool
@@ -250,13 +251,13 @@ func (m *Machine) Step(now time.Time) []Write {
 	if !m.leading || m.deposed || m.synced.IsZero() {
 		return nil
 	}
-	seats := m.seats(now)
+	seats, yields := m.seats(now), m.yields(now)
 	var writes []Write
 	for _, j := range m.inOrder() {
 		if j.next != nil {
 			continue
 		}
-		if next := m.decide(now, j, seats); next != nil {
+		if next := m.decide(now, j, seats, j == yields); next != nil {
 			j.next = next
 			writes = append(writes, Write{Key: cluster.JobKey(next.ID), Value: next.Encode(), Revision: j.revision})
 		}

@@ -288,7 +288,7 @@ func TestStandbyKnowsNodes(t *testing.T) {
 	a := b.node("a", 4)
 	b.small("job")
 	b.running("job")
-	b.node("b", 4)
+	b.node("b", 8)
 	b.pass(time.Second)
 	standby := New(Config{})
 	for range 10 {
@@ -536,6 +536,34 @@ func TestDrain(t *testing.T) {
 	b.small("last")
 	b.running("last")
 	require.Equal(t, "a", b.worker("last", 0).Node)
+}
+
+func TestJobsThatHoldWhatTheOthersWaitFor(t *testing.T) {
+	b := newBench(t)
+	b.node("a", 3)
+	lost := b.node("b", 3)
+	b.pass(time.Second)
+	b.small("old")
+	b.running("old")
+	b.small("young")
+	b.running("young")
+	b.pass(time.Second)
+	lost.silent = true
+	b.until("one has given way", func() bool {
+		return b.worker("old", 0).Node == "a" && b.worker("old", 1).Node == "a" && b.worker("old", 2).Node == "a"
+	})
+	b.pass(10 * time.Second)
+	for _, w := range b.job("young").Workers {
+		require.Empty(t, w.Node, "all or nothing")
+		require.LessOrEqual(t, w.Failures, uint64(1))
+	}
+	for _, w := range b.job("old").Workers {
+		require.LessOrEqual(t, w.Failures, uint64(1))
+	}
+	require.Equal(t, cluster.Running, b.job("young").State)
+	b.put(cluster.CancelKey("old"), []byte("x"))
+	b.pass(time.Second)
+	require.Equal(t, "a", b.worker("young", 0).Node)
 }
 
 func TestWriteThatWasRefused(t *testing.T) {
