@@ -93,7 +93,7 @@ func (d *decision) progress() {
 		case st.Phase == cluster.Working:
 			d.j.trouble[i].progress(d.now, w.Epoch, &st.Counters)
 			if slices.Contains(w.FailedAt, cluster.Never) {
-				settle(d.edit().Workers[i].FailedAt, st.Level+1)
+				settle(d.edit().Workers[i].FailedAt, min(st.Level, cluster.Never-1)+1)
 			}
 		case st.Phase == cluster.Done && !w.Done:
 			d.edit().Workers[i].Done = true
@@ -131,19 +131,19 @@ func (d *decision) recoveries() {
 
 // finished says whether all sinks have finished the stream.
 func (d *decision) finished() bool {
-	sinks := make(map[string]bool)
+	next, sinks := 0, 0 // workers are in the order of the operators
 	for _, o := range d.job().Spec.Operators {
-		sinks[o.Name] = o.Sink
-	}
-	any := false
-	for i := range d.job().Workers {
-		w := &d.job().Workers[i]
-		if sinks[w.Operator] && !w.Done {
-			return false
+		for range o.Workers {
+			if o.Sink && !d.job().Workers[next].Done {
+				return false
+			}
+			next++
 		}
-		any = any || sinks[w.Operator]
+		if o.Sink {
+			sinks++
+		}
 	}
-	return any
+	return sinks > 0
 }
 
 // failures ends the assignment of a worker that has ended or whose node is dead.
@@ -153,16 +153,16 @@ func (d *decision) failures(i int) {
 	if s == nil {
 		return
 	}
-	t, name, epoch := &d.j.trouble[i], w.Name(), w.Epoch
+	t, epoch := &d.j.trouble[i], w.Epoch
 	switch phase := phaseOf(st); {
 	case phase == cluster.Broken && st.Hopeless, phase == cluster.Unloaded && st.Hopeless:
 		d.note(i, cluster.Incident{What: st.Error, Stack: st.Stack})
-		d.end(cluster.Failed, fmt.Sprintf("%s: %s", name, st.Error))
+		d.end(cluster.Failed, fmt.Sprintf("%s: %s", w.Name(), st.Error))
 	case phase == cluster.Broken:
 		t.broke(&d.m.c, d.now, epoch)
 		d.fail(i, st.Error, st.Stack)
 		if t.breaks >= d.m.c.Breaks {
-			d.end(cluster.Failed, fmt.Sprintf("%s broke %d times in a row, and never worked for %v: %s", name, t.breaks, d.m.c.Steady, st.Error))
+			d.end(cluster.Failed, fmt.Sprintf("%s broke %d times in a row, and never worked for %v: %s", w.Name(), t.breaks, d.m.c.Steady, st.Error))
 		}
 	case phase == cluster.Unloaded:
 		t.unloaded(&d.m.c, d.now, epoch)

@@ -265,11 +265,14 @@ func (m *Machine) Step(now time.Time) []Write {
 	return append(writes, m.wishesDone()...)
 }
 
-// inOrder returns the jobs in the order in which they may take places: who has lost some first, then who waits longest.
+// inOrder returns the jobs of which something may have to be written, in the order in which they may take places: who has lost
+// some first, then who waits longest.
 func (m *Machine) inOrder() []*job {
-	jobs := make([]*job, 0, len(m.jobs))
+	var jobs []*job
 	for _, j := range m.jobs {
-		jobs = append(jobs, j)
+		if !j.stored.State.Ended() || j.cleared && !j.stored.Cleared {
+			jobs = append(jobs, j)
+		}
 	}
 	queued := func(j *job) int {
 		if j.stored.State == cluster.Queued {
@@ -304,11 +307,12 @@ func (m *Machine) ToClear(now time.Time) []*cluster.Job {
 		return nil
 	}
 	var jobs []*cluster.Job
-	for _, j := range m.inOrder() {
+	for _, j := range m.jobs {
 		if j.stored.State.Ended() && !j.stored.Cleared && !j.cleared && now.Sub(j.seen) > settling && !m.runs(j.stored.ID, now) {
 			jobs = append(jobs, j.stored)
 		}
 	}
+	slices.SortFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return jobs
 }
 

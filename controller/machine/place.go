@@ -32,6 +32,9 @@ func (m *Machine) seats(now time.Time) []*seat {
 		}
 	}
 	for _, j := range m.jobs {
+		if j.stored.State.Ended() {
+			continue
+		}
 		for i := range j.stored.Workers {
 			count(&j.stored.Workers[i])
 			if j.next != nil && j.next.Workers[i].Epoch != j.stored.Workers[i].Epoch {

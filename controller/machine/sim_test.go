@@ -58,7 +58,6 @@ type sim struct {
 	term    uint64
 	sent    int // sessions so far
 	truth   truth
-	writes  int
 }
 
 type event struct {
@@ -112,14 +111,14 @@ func (s *sim) log(format string, args ...any) {
 func simulate(t *testing.T, seed uint64, say bool) {
 	s := &sim{t: t, rand: rand.New(rand.NewPCG(seed, 7)), say: say, now: start, store: map[string]cluster.Record{}, faulty: true, truth: newTruth()}
 	for i := range 3 {
-		n := &simNode{s: s, name: string(rune('a' + i)), slots: 4 + s.rand.IntN(3)}
+		n := &simNode{s: s, name: string(rune('a' + i)), slots: 2 + s.rand.IntN(4)} // a job needs 4
 		s.nodes = append(s.nodes, n)
 		n.begin()
 		n.run()
 		n.beats()
 	}
 	for i := range 2 {
-		c := &simController{s: s, name: fmt.Sprint("c", i), m: New(Config{})}
+		c := &simController{s: s, name: fmt.Sprint("c", i), m: New(Config{}), open: map[string]int{}}
 		s.control = append(s.control, c)
 		c.run()
 	}
@@ -255,7 +254,7 @@ func (s *sim) trouble() {
 	s.after(s.upTo(time.Second), s.trouble)
 }
 
-// heal ends all faults.
+// heal ends all faults, but that a node may stay away: the others have slots for one job.
 func (s *sim) heal() {
 	s.log("faults end")
 	s.faulty = false
@@ -268,6 +267,11 @@ func (s *sim) heal() {
 	for _, c := range s.control {
 		c.cut, c.stopped = s.now, s.now
 	}
+	if s.chance(0.4) {
+		n := s.nodes[s.rand.IntN(len(s.nodes))]
+		n.crash()
+		n.life++ // and does not come back
+	}
 	s.elect()
 }
 
@@ -279,9 +283,10 @@ type simController struct {
 	life    int // counts crashes
 	reign   int // counts times of leading
 	term    uint64
-	stopped time.Time // until then
-	cut     time.Time // from the records, until then
-	held    []func()  // what comes while it is stopped
+	stopped time.Time      // until then
+	cut     time.Time      // from the records, until then
+	held    []func()       // what comes while it is stopped
+	open    map[string]int // keys of writes under way, and in which reign
 }
 
 // in does something in the process, later if it is stopped.
@@ -371,10 +376,14 @@ func (c *simController) see(key string) {
 
 func (c *simController) write(w Write) {
 	s, reign := c.s, c.reign
-	s.writes++
+	if c.open[w.Key] == reign {
+		s.t.Errorf("two writes of %s under way", w.Key)
+	}
+	c.open[w.Key] = reign
 	settle := func() {
 		c.in(func() {
 			if c.reign == reign {
+				delete(c.open, w.Key)
 				c.record(w.Key)
 				c.m.Settled(w.Key)
 			}
