@@ -15,7 +15,6 @@ type simNode struct {
 	name        string
 	slots       int
 	session     string // empty while it is down, or has lost its lease
-	revision    uint64 // of its record
 	renewed     time.Time
 	life        int // counts crashes
 	number      uint64
