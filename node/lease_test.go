@@ -54,7 +54,7 @@ func TestNameOfTheDead(t *testing.T) {
 // TestNameTaken: a zombie whose record names another process ends with an error, and its workers with it.
 func TestNameTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{})}
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
 		l := newLab(t, p.program())
 		a := l.start("a")
 		sessions := map[string]string{"a": l.session("a", "")}
@@ -76,7 +76,7 @@ func TestNameTaken(t *testing.T) {
 // session, which is given workers anew.
 func TestLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{}), guarantee: worker.ErrorFree}
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{}), guarantee: worker.ErrorFree}
 		l := newLab(t, p.program())
 		a := l.start("a")
 		sessions := map[string]string{"a": l.session("a", "")}
@@ -108,7 +108,7 @@ func TestLeaseLost(t *testing.T) {
 // and says nothing more under the old session.
 func TestProcessWasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{})}
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
 		l := newLab(t, p.program())
 		stop := make(chan time.Duration, 1)
 		l.start("a", func(o *Options) {
