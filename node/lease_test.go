@@ -83,7 +83,7 @@ func TestLeaseLost(t *testing.T) {
 		l.submit("j1", p.spec())
 		l.drive("j1", sessions, l.running(sessions))
 		time.Sleep(time.Second)
-		a.cut.Store(true)
+		a.cutOff()
 		time.Sleep(6 * time.Second) // less than the lease from the last renewal on
 		synctest.Wait()
 		require.EqualValues(t, 1, l.opened.Load(), "still at work")
@@ -151,4 +151,31 @@ func TestRecordTakenAway(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, session, n.Session)
 	})
+}
+
+// TestZombie: a node that is cut off from all but its neighbours and the store runs on beside those that have taken its workers
+// over, and does no harm; when it is back it ends them.
+func TestZombie(t *testing.T) {
+	p := &counting{n: 12_800, stop: 6_400, gate: make(chan struct{}), guarantee: worker.ErrorFree}
+	l := newLab(t, p.program()).withNATS()
+	sessions := map[string]string{}
+	for _, n := range []string{"a", "b", "c"} {
+		l.start(n)
+		sessions[n] = l.session(n, "")
+	}
+	l.submit("j1", p.spec())
+	l.drive("j1", sessions, l.running(sessions))
+	delete(sessions, "a")
+	l.nodes["a"].cutOff()
+	close(p.gate) // the zombie's sources have something to read, too
+	j := l.drive("j1", sessions, never)
+	require.Equal(t, cluster.Finished, j.State, j.Why)
+	p.requireExact(t)
+	l.nodes["a"].cut.Store(false)
+	l.await("a", func(b *cluster.Beat) bool { return len(b.Workers) == 0 })
+}
+
+// TestUnknownLevel: records and workers agree on what a failure at an unknown level is.
+func TestUnknownLevel(t *testing.T) {
+	require.Equal(t, uint64(cluster.Never), uint64(worker.UnknownLevel))
 }
