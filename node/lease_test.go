@@ -112,7 +112,7 @@ func TestProcessWasStopped(t *testing.T) {
 		l := newLab(t, p.program())
 		stop := make(chan time.Duration, 1)
 		l.start("a", func(o *Options) {
-			o.OnLog = func(string, string) { // on the host's goroutine
+			o.OnLog = func(string, cluster.Line) { // on the host's goroutine
 				select {
 				case d := <-stop:
 					time.Sleep(d)
@@ -135,21 +135,28 @@ func TestProcessWasStopped(t *testing.T) {
 	})
 }
 
-// TestRecordTakenAway, as a user may do with that of a node that is gone: the node makes it again.
-func TestRecordTakenAway(t *testing.T) {
+// TestRecordRemoved, as a user may do with that of a node that seems gone: to all others the session is dead, so the node begins
+// another.
+func TestRecordRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t)
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
+		l := newLab(t, p.program())
 		l.start("a")
-		session := l.session("a", "")
+		sessions := map[string]string{"a": l.session("a", "")}
+		l.submit("j1", p.spec())
+		l.drive("j1", sessions, l.running(sessions))
 		r, err := l.records.Get(t.Context(), cluster.NodeKey("a"))
 		require.NoError(t, err)
 		require.NoError(t, l.records.Delete(t.Context(), r.Key, r.Revision))
-		time.Sleep(4 * time.Second)
+		began := time.Now()
+		next := l.session("a", sessions["a"])
+		require.Less(t, time.Since(began), 4*time.Second)
+		require.Empty(t, l.last[next].Workers)
 		r, err = l.records.Get(t.Context(), cluster.NodeKey("a"))
 		require.NoError(t, err)
 		n, err := cluster.DecodeNode(r.Value)
 		require.NoError(t, err)
-		require.Equal(t, session, n.Session)
+		require.Equal(t, next, n.Session)
 	})
 }
 

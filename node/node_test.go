@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -222,24 +223,31 @@ func TestWorkersEndWithTheirAssignment(t *testing.T) {
 func TestLogOfJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var lines []string
+		var lines []cluster.Line
 		p := &counting{n: 640, gate: open(), guarantee: worker.ErrorFree, panicAt: 100}
 		p.panics.Store(1)
 		l := newLab(t, p.program())
 		l.start("a", func(o *Options) {
-			o.OnLog = func(job, line string) {
+			o.OnLog = func(job string, line cluster.Line) {
 				mu.Lock()
 				defer mu.Unlock()
-				lines = append(lines, job+": "+line)
+				if job != "j1" || line.At.IsZero() || line.Node != "a" {
+					t.Errorf("job %s: %+v", job, line)
+				}
+				lines = append(lines, line)
 			}
 		})
 		l.submit("j1", p.spec())
 		l.drive("j1", map[string]string{"a": l.session("a", "")}, never)
 		mu.Lock()
 		defer mu.Unlock()
-		all := strings.Join(lines, "\n")
-		require.Regexp(t, `j1: time=\S+ level=INFO msg="worker runs" operator=out worker=0 epoch=1`, all)
-		require.Regexp(t, `j1: time=\S+ level=WARN msg="worker failed" operator=tally worker=\d epoch=1 err="tally partition \d: operator panicked`, all)
+		require.True(t, slices.ContainsFunc(lines, func(l cluster.Line) bool {
+			return l.Worker == "out/0" && l.Level == "INFO" && l.Text == "worker runs, epoch 1"
+		}), "%+v", lines)
+		require.True(t, slices.ContainsFunc(lines, func(l cluster.Line) bool {
+			return strings.HasPrefix(l.Worker, "tally/") && l.Level == "WARN" &&
+				strings.HasPrefix(l.Text, "worker failed, epoch 1, err tally partition ") && strings.Contains(l.Text, "operator panicked: I do not")
+		}), "%+v", lines)
 	})
 }
 
