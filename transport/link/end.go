@@ -77,9 +77,6 @@ type end struct {
 	hungry atomic.Bool   // the owner is to wake the goroutine when it has used enough, or all
 	used   window        // by the owner since it did so last; its own
 
-	feedback feedback
-	lastBack time.Time
-
 	payload  atomic.Int64 // bytes that a message may have
 	hello    atomic.Bool  // say hello and send all again; set by anybody
 	closing  atomic.Bool
@@ -125,7 +122,6 @@ func (e *end) run() {
 		e.read(now)
 		e.resendDue(now)
 		e.write(now)
-		e.sendFeedback(now)
 		e.tell(now)
 		e.settle()
 		e.sleep()
@@ -175,9 +171,6 @@ func (e *end) ready() bool {
 	if e.behind && !e.hungry.Load() {
 		return true
 	}
-	if e.feedback.some.Load() && e.lastBack.IsZero() {
-		return true
-	}
 	some, busy := e.what.waiting()
 	return some && e.out.room() && (busy || !e.lingering.Load())
 }
@@ -193,9 +186,6 @@ func (e *end) deadline() time.Time {
 	earlier(e.answerBy)
 	if e.lingering.Load() {
 		earlier(e.wrote.Add(e.cfg.Linger))
-	}
-	if !e.lastBack.IsZero() {
-		earlier(e.lastBack.Add(e.cfg.Linger))
 	}
 	return first
 }
@@ -234,8 +224,6 @@ func (e *end) read(now time.Time) {
 		case kindHello:
 			e.urgent = true
 			e.resend(e.out.lost(now), now)
-		case kindFeedback:
-			e.receiveFeedback(h.number, content)
 		}
 	}
 }
