@@ -186,3 +186,18 @@ func (s *vaultSink[T]) RestoreState(r *stream.StateReader) error {
 	}
 	return s.prepare()
 }
+
+// SaveNote puts one value into v beside what sinks have there, under a name that no sink has: what an operator wants to say
+// once, at its end. It replaces what was said before under that name and part, by whatever incarnation, so that all must say
+// the same: a close under stream.EmitOnClose does. [Collector.Recall] reads notes as it reads items.
+func SaveNote[T any](v Vault, name string, part int, note T) error {
+	s := newVaultSink[T](v)
+	s.at, s.ready = stream.Placement{Operator: name, Partition: part}, true // replaced chunk by chunk, and never missing
+	if err := s.Write([]T{note}); err != nil {
+		return err
+	}
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	return v.Drop(s.at, s.chunks)
+}

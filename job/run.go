@@ -70,7 +70,12 @@ func run[R any, A answer[V], V verification](ctx context.Context, e *Engine, p p
 			return nil, err
 		}
 	}
-	result, err := e.run(ctx, p.build(&got), p.input.replayable)
+	t := p.build(&got)
+	results, err := resultsOf(t, &got)
+	if err != nil {
+		return nil, err
+	}
+	result, err := e.run(ctx, t, results, p.input.replayable)
 	if result == nil || err != nil && !result.Interrupted {
 		return nil, err
 	}
