@@ -133,7 +133,8 @@ type Job struct {
 	Ended     time.Time  `json:"ended,omitzero"`
 	Workers   []Worker   `json:"workers"` // by operator in the order of Spec, then by index
 	History   []Incident `json:"history,omitempty"`
-	Incidents int        `json:"incidents"` // how many there were, those that History has no more included
+	Incidents int        `json:"incidents"`         // how many there were, those that History has no more included
+	Cleared   bool       `json:"cleared,omitempty"` // it has ended, and nothing but this record and its results is left of it
 }
 
 // NewJob returns the record of a job that is submitted now.

@@ -1,0 +1,110 @@
+package machine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/afstream/afstream/cluster"
+)
+
+// seat is a session that can take workers, with how many it has, those under way included.
+type seat struct {
+	*session
+	slots, used int
+}
+
+// seats returns the sessions that can be given workers, by name.
+func (m *Machine) seats(now time.Time) []*seat {
+	var seats []*seat
+	by := make(map[sessionKey]*seat)
+	for _, s := range m.sessions {
+		if m.drain[s.node] || s.suspect(&m.c, now) || m.dead(s, now) != "" {
+			continue
+		}
+		t := &seat{session: s, slots: s.beat.Slots}
+		seats = append(seats, t)
+		by[s.sessionKey] = t
+	}
+	count := func(w *cluster.Worker) {
+		if t := by[sessionKey{w.Node, w.Session}]; t != nil && w.Node != "" {
+			t.used++
+		}
+	}
+	for _, j := range m.jobs {
+		for i := range j.stored.Workers {
+			count(&j.stored.Workers[i])
+			if j.next != nil && j.next.Workers[i].Epoch != j.stored.Workers[i].Epoch {
+				count(&j.next.Workers[i]) // nobody knows yet which of the two it is
+			}
+		}
+	}
+	slices.SortFunc(seats, func(a, b *seat) int { return cmp.Compare(a.node, b.node) })
+	return seats
+}
+
+// carriers returns the seats whose nodes carry a job's program.
+func carriers(seats []*seat, spec *cluster.Spec) []*seat {
+	return slices.DeleteFunc(slices.Clone(seats), func(t *seat) bool { return !t.carries(spec.Name, spec.Version) })
+}
+
+func free(seats []*seat) int {
+	n := 0
+	for _, t := range seats {
+		n += max(0, t.slots-t.used)
+	}
+	return n
+}
+
+// seating gives places to workers of one job.
+type seating struct {
+	seats []*seat // of nodes that carry its program
+	spec  *cluster.Spec
+	near  map[near]int // how many workers of an operator a node has
+}
+
+type near struct{ operator, node string }
+
+func newSeating(seats []*seat, j *cluster.Job) *seating {
+	s := &seating{seats: carriers(seats, &j.Spec), spec: &j.Spec, near: map[near]int{}}
+	for i := range j.Workers {
+		if w := &j.Workers[i]; w.Node != "" {
+			s.near[near{w.Operator, w.Node}]++
+		}
+	}
+	return s
+}
+
+// best returns the place for a worker of an operator: on a node that the job prefers, with few of the same operator, so that one
+// death costs it little, and with little load. Nil if there is none.
+func (s *seating) best(operator string) *seat {
+	var best *seat
+	for _, t := range s.seats {
+		if t.used < t.slots && (best == nil || s.compare(operator, t, best) < 0) {
+			best = t
+		}
+	}
+	return best
+}
+
+func (s *seating) compare(operator string, a, b *seat) int {
+	far := func(t *seat) int {
+		if slices.Contains(s.spec.Locality, t.node) {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(far(a), far(b)),
+		cmp.Compare(s.near[near{operator, a.node}], s.near[near{operator, b.node}]),
+		cmp.Compare(a.used*b.slots, b.used*a.slots),
+		cmp.Compare(a.node, b.node))
+}
+
+// take gives w the place: from then on it is another incarnation.
+func (s *seating) take(w *cluster.Worker, t *seat) {
+	w.Node, w.Session = t.node, t.id
+	w.Epoch++
+	t.used++
+	s.near[near{w.Operator, t.node}]++
+}
