@@ -87,4 +87,4 @@ func (i *Inbound) Flush(ctx context.Context) error { return i.flush(ctx) }
 func (i *Inbound) Close() { i.close() }
 
 // Stats returns what has happened so far.
-func (i *Inbound) Stats() Stats { return i.stats(i.sub.dropped()) }
+func (i *Inbound) Stats() Stats { return i.stats(i.sub.Dropped()) }

@@ -218,7 +218,7 @@ func TestDropsOfTheClient(t *testing.T) {
 	p.in.mail.mu.Lock() // NATS is held up until it has to drop: the window is larger than the limit
 	var wg sync.WaitGroup
 	wg.Go(func() { p.run(1000, small, func(int) {}) })
-	require.Eventually(t, func() bool { return p.in.sub.dropped() > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.in.sub.Dropped() > 0 }, 10*time.Second, time.Millisecond)
 	p.in.mail.mu.Unlock()
 	wg.Wait()
 	require.Positive(t, p.in.Stats().Slow)
@@ -342,7 +342,7 @@ func TestConnectionGone(t *testing.T) {
 	failed := make(chan error, 2)
 	newPair(t, a, b, Config{Failed: func(err error) { failed <- err }})
 	a.nc.Close()
-	require.ErrorIs(t, <-failed, errGone)
+	require.ErrorIs(t, <-failed, ErrGone)
 }
 
 func TestNames(t *testing.T) {
