@@ -20,12 +20,9 @@ type Results struct {
 	job, incarnation string
 }
 
-// OpenResults returns the results of one incarnation of a job.
-func OpenResults(s Store, job, incarnation string) (*Results, error) {
-	if err := errors.Join(checkName("job", job), checkName("incarnation", incarnation)); err != nil {
-		return nil, fmt.Errorf("open results: %w", err)
-	}
-	return &Results{store: s, job: job, incarnation: incarnation}, nil
+// ResultsOf returns the results of one incarnation of a job, which need not have any.
+func ResultsOf(s Store, job, incarnation string) *Results {
+	return &Results{store: s, job: job, incarnation: incarnation}
 }
 
 func (r *Results) key(p stream.Placement) PartitionKey {
@@ -106,7 +103,7 @@ func (r *Results) Read(sink string, take func(part int, chunk []byte) error) err
 }
 
 func (r *Results) read(sink string, take func(part int, chunk []byte) error) error {
-	if err := checkName("operator", sink); err != nil {
+	if err := (PartitionKey{Job: r.job, Incarnation: r.incarnation, Operator: sink}).check(); err != nil {
 		return err
 	}
 	prefix := append(resultsOf(r.job, r.incarnation), sink+"/"...)

@@ -15,12 +15,6 @@ func sinkAt(part int, epoch uint64) stream.Placement {
 	return stream.Placement{Operator: "table", Partition: part, Epoch: epoch}
 }
 
-func mustResults(t require.TestingT, s Store) *Results {
-	r, err := OpenResults(s, "job", "1")
-	require.NoError(t, err)
-	return r
-}
-
 func readResults(r *Results) (map[int][]string, error) {
 	all := map[int][]string{}
 	err := r.Read("table", func(part int, chunk []byte) error {
@@ -35,7 +29,7 @@ func TestResultsProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := NewMemory()
 		defer s.Close()
-		r := mustResults(rt, s)
+		r := ResultsOf(s, "job", "1")
 		want := map[int][]string{}
 		epochs := map[int]uint64{}
 		for i := range rapid.IntRange(1, 30).Draw(rt, "steps") {
@@ -67,7 +61,7 @@ func TestResultsProperties(t *testing.T) {
 func TestResultsOfAZombieAreRefused(t *testing.T) {
 	s := NewMemory()
 	defer s.Close()
-	r := mustResults(t, s)
+	r := ResultsOf(s, "job", "1")
 	require.NoError(t, r.Open(sinkAt(0, 1)))
 	require.NoError(t, r.Open(sinkAt(0, 2)))
 	require.ErrorIs(t, r.Save(sinkAt(0, 1), 0, []byte("x")), ErrFenced)
@@ -83,15 +77,14 @@ func TestResultsOfAZombieAreRefused(t *testing.T) {
 func TestResultsOutliveTheStateOfTheirJob(t *testing.T) {
 	s := NewMemory()
 	defer s.Close()
-	r := mustResults(t, s)
+	r := ResultsOf(s, "job", "1")
 	require.NoError(t, r.Save(sinkAt(0, 1), 0, []byte("x")))
 	require.NoError(t, DropJob(s, "job", "1"))
 	got, err := readResults(r)
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 
-	other, err := OpenResults(s, "job", "10")
-	require.NoError(t, err)
+	other := ResultsOf(s, "job", "10")
 	require.NoError(t, other.Save(sinkAt(0, 1), 0, []byte("of another run")))
 	require.NoError(t, DropResults(s, "job", "1"))
 	require.NoError(t, DropResults(s, "job", "1"))
@@ -107,7 +100,7 @@ func TestResultsOutliveTheStateOfTheirJob(t *testing.T) {
 func TestDamagedResultsAreNamed(t *testing.T) {
 	s := NewMemory()
 	defer s.Close()
-	r := mustResults(t, s)
+	r := ResultsOf(s, "job", "1")
 	for n := range uint64(3) {
 		require.NoError(t, r.Save(sinkAt(0, 1), n, []byte{byte(n)}))
 	}
@@ -124,8 +117,8 @@ func TestDamagedResultsAreNamed(t *testing.T) {
 	_, err = readResults(r)
 	require.ErrorContains(t, err, "malformed key")
 
-	_, err = OpenResults(s, "no/job", "1")
-	require.ErrorIs(t, err, ErrName)
+	require.ErrorIs(t, ResultsOf(s, "no/job", "1").Read("table", nil), ErrName)
+	require.ErrorIs(t, ResultsOf(s, "job", "").Open(sinkAt(0, 1)), ErrName)
 	require.ErrorIs(t, r.Save(stream.Placement{Operator: ""}, 0, nil), ErrName)
 	require.ErrorIs(t, r.Read("", nil), ErrName)
 	require.ErrorIs(t, DropResults(s, "", "1"), ErrName)

@@ -18,15 +18,12 @@ import (
 // durable runs a topology whose sink "out" keeps its items in the store of the backups, and returns what is there at the
 // end for another process to read.
 func durable[T any](rt *rapid.T, o controller.Options, build func(out *connector.Collector[T]) *stream.Topology) ([]T, *controller.Result) {
+	store := backup.NewMemory()
+	defer store.Close()
 	if o.Guarantee != worker.None {
-		o.Store = backup.NewMemory()
-		defer o.Store.Close()
+		o.Store = store
 	}
-	vault, err := backup.OpenResults(backup.NewMemory(), "results", "1")
-	if o.Store != nil {
-		vault, err = backup.OpenResults(o.Store, "results", "1")
-	}
-	require.NoError(rt, err)
+	vault := backup.ResultsOf(store, "results", "1")
 	var out, again connector.Collector[T]
 	out.Keep(vault)
 	topo := build(&out)

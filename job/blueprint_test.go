@@ -144,8 +144,7 @@ func TestJobsAreRunElsewhere(t *testing.T) {
 
 				store := backup.NewMemory()
 				defer store.Close()
-				vault, err := backup.OpenResults(store, "job", "1")
-				require.NoError(t, err)
+				vault := backup.ResultsOf(store, "job", "1")
 				b.Keep(vault)
 				nodes, err := b.Topology.Build()
 				require.NoError(t, err)
