@@ -1,0 +1,286 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/afstream/afstream/cluster"
+)
+
+// store keeps records in memory. A write has its revision from when it was called, so that a write nobody has heard of
+// again has one too: of writes that succeed each other on a key the later call has the higher one.
+type store struct {
+	mu      sync.Mutex
+	rand    *rand.Rand
+	next    uint64
+	records map[string]cluster.Record
+	log     []cluster.Record
+	changed chan struct{} // closed with the next change
+	calls   []call
+}
+
+// call is one call of a client, for the history.
+type call struct {
+	client   int
+	op       string // get, create, update, delete
+	key      string
+	expected uint64
+	revision uint64 // that it gives, or has read
+	term     uint64 // of the job or lease that is written
+	began    time.Time
+	ended    time.Time
+	outcome  string // ok, conflict, unknown
+}
+
+func newStore(seed uint64) *store {
+	return &store{rand: rand.New(rand.NewPCG(seed, 1)), records: map[string]cluster.Record{}, changed: make(chan struct{})}
+}
+
+// apply changes a record if it has the revision expected.
+func (s *store) apply(key string, value []byte, expected, revision uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := s.records[key].Revision; got != expected || revision <= got {
+		return fmt.Errorf("%s: %w", key, cluster.ErrConflict)
+	}
+	r := cluster.Record{Key: key, Value: value, Revision: revision}
+	if s.records[key] = r; value == nil {
+		delete(s.records, key)
+	}
+	s.log = append(s.log, r)
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return nil
+}
+
+func (s *store) get(key string) (cluster.Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.records[key]
+	return r, ok
+}
+
+func (s *store) draw() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rand.Float64()
+}
+
+func (s *store) revision() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return s.next
+}
+
+// put writes without any faults.
+func (s *store) put(key string, value []byte) {
+	r, _ := s.get(key)
+	if err := s.apply(key, value, r.Revision, s.revision()); err != nil {
+		panic(err)
+	}
+}
+
+// client is the store as one process sees it.
+type client struct {
+	*store
+	id    int
+	mu    sync.Mutex
+	cut   bool
+	cuts  chan struct{} // closed with the next cut
+	delay time.Duration // of each way, at most
+	fails float64       // how many calls fail
+	late  float64       // how many writes of those that fail are made nevertheless, up to 5 s later
+}
+
+func (s *store) client(id int) *client {
+	return &client{store: s, id: id, cuts: make(chan struct{}), delay: 2 * time.Millisecond}
+}
+
+func (c *client) setCut(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut = cut; cut {
+		close(c.cuts)
+		c.cuts = make(chan struct{})
+	}
+}
+
+func (c *client) state() (cut bool, cuts chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cut, c.cuts
+}
+
+var errCut = errors.New("store not reached")
+
+// way waits as long as a message takes.
+func (c *client) way(ctx context.Context) error {
+	cut, cuts := c.state()
+	t := time.NewTimer(time.Duration(c.draw() * float64(c.delay)))
+	defer t.Stop()
+	if cut { // nobody says so: the caller waits
+		cuts, t.C = nil, nil
+	}
+	select {
+	case <-t.C:
+		if c.draw() < c.fails {
+			return errCut
+		}
+		return nil
+	case <-cuts:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(200 * time.Millisecond):
+	}
+	return errCut
+}
+
+func (c *client) note(k call) {
+	k.client, k.ended = c.id, time.Now()
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	c.calls = append(c.calls, k)
+}
+
+func (c *client) Get(ctx context.Context, key string) (cluster.Record, error) {
+	k := call{op: "get", key: key, began: time.Now()}
+	if err := c.way(ctx); err != nil {
+		return cluster.Record{}, err
+	}
+	r, ok := c.get(key)
+	if err := c.way(ctx); err != nil {
+		return cluster.Record{}, err
+	}
+	k.revision, k.outcome = r.Revision, "ok"
+	c.note(k)
+	if !ok {
+		return r, fmt.Errorf("%s: %w", key, cluster.ErrNoRecord)
+	}
+	return r, nil
+}
+
+func (c *client) write(ctx context.Context, op, key string, value []byte, expected uint64) (uint64, error) {
+	k := call{op: op, key: key, expected: expected, revision: c.revision(), term: termOf(key, value), began: time.Now()}
+	defer func() { c.note(k) }()
+	k.outcome = "unknown"
+	if err := c.way(ctx); err != nil {
+		if late := c.draw(); late < c.late {
+			time.AfterFunc(time.Duration(c.draw()*float64(5*time.Second)), func() { _ = c.apply(key, value, expected, k.revision) })
+		}
+		return 0, fmt.Errorf("%s: %w", key, err)
+	}
+	err := c.apply(key, value, expected, k.revision)
+	if lost := c.way(ctx); lost != nil {
+		return 0, fmt.Errorf("%s: %w", key, lost)
+	}
+	if k.outcome = "ok"; err != nil {
+		k.outcome = "conflict"
+	}
+	return k.revision, err
+}
+
+func termOf(key string, value []byte) uint64 {
+	if key == cluster.LeaderKey {
+		l, _ := cluster.DecodeLeader(value)
+		return l.Term
+	}
+	if strings.HasPrefix(key, cluster.JobPrefix) {
+		if j, err := cluster.DecodeJob(value); err == nil {
+			return j.Term
+		}
+	}
+	return 0
+}
+
+func (c *client) Create(ctx context.Context, key string, value []byte) (uint64, error) {
+	return c.write(ctx, "create", key, value, 0)
+}
+
+func (c *client) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return c.write(ctx, "update", key, value, revision)
+}
+
+func (c *client) Delete(ctx context.Context, key string, revision uint64) error {
+	_, err := c.write(ctx, "delete", key, nil, revision)
+	return err
+}
+
+func (c *client) List(context.Context, string) ([]cluster.Record, error) {
+	return nil, errors.New("controllers watch")
+}
+
+func (c *client) Watch(ctx context.Context, prefix string, changed func(cluster.Record), synced func()) error {
+	if err := c.way(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	c.store.mu.Lock()
+	at, records := len(c.log), maps.Clone(c.records)
+	c.store.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		if strings.HasPrefix(key, prefix) {
+			changed(records[key])
+		}
+	}
+	synced()
+	_, cuts := c.state()
+	for {
+		c.store.mu.Lock()
+		news, more := c.log[at:], c.changed
+		at = len(c.log)
+		c.store.mu.Unlock()
+		if len(news) > 0 {
+			time.Sleep(time.Duration(c.draw() * float64(c.delay)))
+		}
+		for _, r := range news {
+			if strings.HasPrefix(r.Key, prefix) {
+				changed(r)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-cuts:
+			return errCut
+		case <-more:
+		}
+	}
+}
+
+// hub carries messages at once.
+type hub struct {
+	mu   sync.Mutex
+	next int
+	subs map[int]func(string, []byte)
+}
+
+func newHub() *hub { return &hub{subs: map[int]func(string, []byte){}} }
+
+func (h *hub) Publish(subject string, message []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, deliver := range h.subs {
+		deliver(subject, message)
+	}
+	return nil
+}
+
+func (h *hub) Subscribe(_ string, deliver func(string, []byte)) (func(), error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next++
+	id := h.next
+	h.subs[id] = deliver
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subs, id)
+	}, nil
+}
