@@ -3,6 +3,7 @@ module github.com/afstream/afstream
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/axiomhq/hyperloglog v0.3.0
 	github.com/caio/go-tdigest/v5 v5.0.0
 	github.com/cespare/xxhash/v2 v2.3.0
