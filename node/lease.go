@@ -22,7 +22,7 @@ type keeper struct {
 	highest  uint64          // of all revisions that were seen: what was read with a lower one is old
 	renewal  uint64
 	began    time.Time // when it was begun to write the record last
-	over     string // the session of a process that was found dead
+	over     string    // the session of a process that was found dead
 }
 
 // run writes the record three times per lease, until ctx ends or the name is gone.
