@@ -135,7 +135,7 @@ func argsOf(c *cli.Context, flags []cli.Flag) ([]string, error) {
 		if !c.IsSet(name) {
 			continue
 		}
-		for _, value := range valuesOf(c, name) {
+		for _, value := range valuesOf(c, f) {
 			if s, ok := f.(*cli.StringFlag); ok && s.TakesFile {
 				var err error
 				if value, err = everywhere(name, value); err != nil {
@@ -149,7 +149,11 @@ func argsOf(c *cli.Context, flags []cli.Flag) ([]string, error) {
 }
 
 // valuesOf returns what a flag is set to, as it can be written.
-func valuesOf(c *cli.Context, name string) []string {
+func valuesOf(c *cli.Context, f cli.Flag) []string {
+	name := f.Names()[0]
+	if _, ok := f.(*cli.GenericFlag); ok {
+		return []string{fmt.Sprint(c.Generic(name))}
+	}
 	switch v := c.Value(name).(type) {
 	case cli.StringSlice:
 		return v.Value()
