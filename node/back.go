@@ -185,8 +185,8 @@ func (h *host) connectBack(j *job, c *incarnation, node *stream.Node) {
 	if len(node.BackIn) > 0 {
 		named := map[place]uint64{}
 		for _, e := range node.BackIn {
-			for _, w := range j.placed(e.From) {
-				named[place{w.Operator, w.Index}] = w.Epoch
+			for i := range e.From.Workers {
+				named[place{e.From.Name, i}] = j.record.Worker(e.From.Name, i).Epoch
 			}
 		}
 		c.named.Store(&named)

@@ -171,7 +171,31 @@ func (m *messages) Subscribe(subject string, deliver func(subject string, messag
 type reach struct {
 	*records
 	*messages
-	cut atomic.Bool
+	cut     atomic.Bool
+	watches sync.Map // func() of those under way
+}
+
+// cutOff cuts the process off from all but links and stores.
+func (r *reach) cutOff() {
+	r.cut.Store(true)
+	r.watches.Range(func(_, end any) bool {
+		end.(context.CancelFunc)()
+		return true
+	})
+}
+
+func (r *reach) Watch(ctx context.Context, prefix string, changed func(cluster.Record), synced func()) error {
+	inner, end := context.WithCancel(ctx)
+	defer end()
+	r.watches.Store(&inner, end)
+	defer r.watches.Delete(&inner)
+	if err := r.err(); err != nil {
+		return err
+	}
+	if err := r.records.Watch(inner, prefix, changed, synced); err != nil || ctx.Err() != nil {
+		return err
+	}
+	return errUnreachable
 }
 
 func (r *reach) err() error {

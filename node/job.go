@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -114,7 +113,7 @@ func (h *host) begin(j *job, at place, w *cluster.Worker) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &incarnation{
 		h: h, job: j.record.ID, place: at, epoch: w.Epoch, failures: w.Failures, failedAt: slices.Clone(w.FailedAt),
-		prepared: j.prepared, log: h.logOf(j.record.ID).With("operator", at.operator, "worker", at.index, "epoch", w.Epoch),
+		prepared: j.prepared, log: h.logOf(j.record.ID, w),
 		phase: cluster.Loading, cancel: cancel, ended: make(chan struct{}), wires: newWirer(),
 	}
 	var before []<-chan struct{}
@@ -290,23 +289,6 @@ func guard(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// logOf returns where what happens to a job is logged.
-func (h *host) logOf(id string) *slog.Logger {
-	if h.o.OnLog == nil {
-		return h.o.Log.With("job", id)
-	}
-	lines := slog.NewTextHandler(lineWriter(func(line string) { h.o.OnLog(id, line) }), nil)
-	return slog.New(slog.NewMultiHandler(h.o.Log.With("job", id).Handler(), lines))
-}
-
-// lineWriter is given one line by each Write.
-type lineWriter func(line string)
-
-func (w lineWriter) Write(b []byte) (int, error) {
-	w(strings.TrimSuffix(string(b), "\n"))
-	return len(b), nil
 }
 
 // watch follows the records of all jobs until ctx ends.

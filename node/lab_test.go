@@ -26,7 +26,8 @@ type lab struct {
 	messages *messages
 	store    backup.Store
 	opened   atomic.Int64
-	url      string // of NATS, empty without links
+	nats     *server.Server // nil without links
+	url      string
 	programs []Program
 
 	mu    sync.Mutex
@@ -66,6 +67,10 @@ func newLab(t *testing.T, programs ...Program) *lab {
 		for _, p := range l.nodes {
 			<-p.ended
 		}
+		if l.nats != nil {
+			l.nats.Shutdown()
+			l.nats.WaitForShutdown()
+		}
 		require.Zero(t, l.opened.Load(), "open stores")
 		require.NoError(t, l.store.Close())
 	})
@@ -78,11 +83,7 @@ func (l *lab) withNATS() *lab {
 	require.NoError(l.t, err)
 	s.Start()
 	require.True(l.t, s.ReadyForConnections(10*time.Second))
-	l.t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	l.url = s.ClientURL()
+	l.nats, l.url = s, s.ClientURL()
 	return l
 }
 
@@ -131,7 +132,7 @@ func (l *lab) start(name string, change ...func(*Options)) *process {
 
 // crash ends a node without a farewell.
 func (p *process) crash() {
-	p.cut.Store(true)
+	p.cutOff()
 	p.kill(ErrKilled)
 	<-p.ended
 }

@@ -18,6 +18,7 @@ type keeper struct {
 
 	mine     map[string]bool // sessions of this process
 	had      bool            // it has had the name
+	wrote    string          // the session that was written last
 	revision uint64          // of the record, as far as it is known to name a session of this process; 0: it has to be read
 	highest  uint64          // of all revisions that were seen: what was read with a lower one is old
 	renewal  uint64
@@ -40,6 +41,9 @@ func (k *keeper) run(ctx context.Context) {
 		case errors.Is(err, ErrTaken):
 			k.h.do(func() { k.renewed("", time.Time{}, err) })
 			return
+		case errors.Is(err, errRemoved):
+			k.h.do(func() { k.h.lose(session, err.Error()) })
+			continue
 		case err != nil:
 			pause = o.Lease / 20
 			if !failing {
@@ -85,6 +89,8 @@ func (k *keeper) hold(ctx context.Context, session string) error {
 	}
 	r, err := k.h.o.Records.Get(ctx, k.key)
 	switch {
+	case errors.Is(err, cluster.ErrNoRecord) && k.wrote == session:
+		return errRemoved
 	case errors.Is(err, cluster.ErrNoRecord):
 		return k.create(ctx, session)
 	case err != nil:
@@ -106,17 +112,20 @@ func (k *keeper) hold(ctx context.Context, session string) error {
 	return k.write(ctx, session)
 }
 
+// errRemoved says that somebody has deleted the node's record: to the others its session is dead.
+var errRemoved = errors.New("its record was removed")
+
 // write replaces the record of revision k.revision. After an error the record has to be read.
 func (k *keeper) write(ctx context.Context, session string) error {
 	revision, err := k.h.o.Records.Update(ctx, k.key, k.value(session), k.revision)
-	k.note(revision, err)
+	k.note(session, revision, err)
 	return err
 }
 
 // create makes the record where there is none.
 func (k *keeper) create(ctx context.Context, session string) error {
 	revision, err := k.h.o.Records.Create(ctx, k.key, k.value(session))
-	k.note(revision, err)
+	k.note(session, revision, err)
 	return err
 }
 
@@ -126,11 +135,12 @@ func (k *keeper) value(session string) []byte {
 	return n.Encode()
 }
 
-func (k *keeper) note(revision uint64, err error) {
+func (k *keeper) note(session string, revision uint64, err error) {
 	if err != nil {
-		revision = 0
+		k.revision = 0
+		return
 	}
-	k.revision, k.highest, k.had = revision, max(k.highest, revision), k.had || err == nil
+	k.revision, k.highest, k.had, k.wrote = revision, max(k.highest, revision), true, session
 }
 
 // listenBeats is how many beats a process that begins listens for another of its name.

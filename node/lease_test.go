@@ -54,7 +54,7 @@ func TestNameOfTheDead(t *testing.T) {
 // TestNameTaken: a zombie whose record names another process ends with an error, and its workers with it.
 func TestNameTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{})}
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
 		l := newLab(t, p.program())
 		a := l.start("a")
 		sessions := map[string]string{"a": l.session("a", "")}
@@ -76,14 +76,14 @@ func TestNameTaken(t *testing.T) {
 // session, which is given workers anew.
 func TestLeaseLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{}), guarantee: worker.ErrorFree}
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{}), guarantee: worker.ErrorFree}
 		l := newLab(t, p.program())
 		a := l.start("a")
 		sessions := map[string]string{"a": l.session("a", "")}
 		l.submit("j1", p.spec())
 		l.drive("j1", sessions, l.running(sessions))
 		time.Sleep(time.Second)
-		a.cut.Store(true)
+		a.cutOff()
 		time.Sleep(6 * time.Second) // less than the lease from the last renewal on
 		synctest.Wait()
 		require.EqualValues(t, 1, l.opened.Load(), "still at work")
@@ -108,11 +108,11 @@ func TestLeaseLost(t *testing.T) {
 // and says nothing more under the old session.
 func TestProcessWasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{})}
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
 		l := newLab(t, p.program())
 		stop := make(chan time.Duration, 1)
 		l.start("a", func(o *Options) {
-			o.OnLog = func(string, string) { // on the host's goroutine
+			o.OnLog = func(string, cluster.Line) { // on the host's goroutine
 				select {
 				case d := <-stop:
 					time.Sleep(d)
@@ -135,20 +135,54 @@ func TestProcessWasStopped(t *testing.T) {
 	})
 }
 
-// TestRecordTakenAway, as a user may do with that of a node that is gone: the node makes it again.
-func TestRecordTakenAway(t *testing.T) {
+// TestRecordRemoved, as a user may do with that of a node that seems gone: to all others the session is dead, so the node begins
+// another.
+func TestRecordRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t)
+		p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
+		l := newLab(t, p.program())
 		l.start("a")
-		session := l.session("a", "")
+		sessions := map[string]string{"a": l.session("a", "")}
+		l.submit("j1", p.spec())
+		l.drive("j1", sessions, l.running(sessions))
 		r, err := l.records.Get(t.Context(), cluster.NodeKey("a"))
 		require.NoError(t, err)
 		require.NoError(t, l.records.Delete(t.Context(), r.Key, r.Revision))
-		time.Sleep(4 * time.Second)
+		began := time.Now()
+		next := l.session("a", sessions["a"])
+		require.Less(t, time.Since(began), 4*time.Second)
+		require.Empty(t, l.last[next].Workers)
 		r, err = l.records.Get(t.Context(), cluster.NodeKey("a"))
 		require.NoError(t, err)
 		n, err := cluster.DecodeNode(r.Value)
 		require.NoError(t, err)
-		require.Equal(t, session, n.Session)
+		require.Equal(t, next, n.Session)
 	})
+}
+
+// TestZombie: a node that is cut off from all but its neighbours and the store runs on beside those that have taken its workers
+// over, and does no harm; when it is back it ends them.
+func TestZombie(t *testing.T) {
+	p := &counting{n: 12_800, stop: 6_400, gate: make(chan struct{}), guarantee: worker.ErrorFree}
+	l := newLab(t, p.program()).withNATS()
+	sessions := map[string]string{}
+	for _, n := range []string{"a", "b", "c"} {
+		l.start(n)
+		sessions[n] = l.session(n, "")
+	}
+	l.submit("j1", p.spec())
+	l.drive("j1", sessions, l.running(sessions))
+	delete(sessions, "a")
+	l.nodes["a"].cutOff()
+	close(p.gate) // the zombie's sources have something to read, too
+	j := l.drive("j1", sessions, never)
+	require.Equal(t, cluster.Finished, j.State, j.Why)
+	p.requireExact(t)
+	l.nodes["a"].cut.Store(false)
+	l.await("a", func(b *cluster.Beat) bool { return len(b.Workers) == 0 })
+}
+
+// TestUnknownLevel: records and workers agree on what a failure at an unknown level is.
+func TestUnknownLevel(t *testing.T) {
+	require.Equal(t, uint64(cluster.Never), uint64(worker.UnknownLevel))
 }

@@ -185,8 +185,15 @@ func (h *host) checkLease(now time.Time) {
 	if h.session == "" || now.Before(h.until) {
 		return
 	}
-	h.o.Log.Warn("node lost its lease: its record was not written in time; its workers are stopped, others may have them",
-		"node", h.o.Name, "session", h.session, "lease", h.o.Lease)
+	h.lose(h.session, fmt.Sprintf("its record was not written for %v", h.o.Lease))
+}
+
+// lose ends a session, if it has not ended yet, and all that runs in it.
+func (h *host) lose(session, why string) {
+	if session != *h.claim.Load() {
+		return
+	}
+	h.o.Log.Warn("node lost its lease: its workers are stopped, others may have them", "node", h.o.Name, "session", session, "why", why)
 	h.session = ""
 	h.claimAnew()
 	h.reconcileAll()

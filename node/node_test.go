@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +39,7 @@ func open() chan struct{} {
 // TestJobOnOneNode runs from its first record to its last.
 func TestJobOnOneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, gate: open()}
+		p := &counting{n: 6_400, gate: open()}
 		l := newLab(t, p.program())
 		l.start("a")
 		sessions := map[string]string{"a": l.session("a", "")}
@@ -65,19 +66,20 @@ func TestJobOnOneNode(t *testing.T) {
 func TestNodeDiesWithoutFarewell(t *testing.T) {
 	const theta, most, gamma = 500, 400, 300
 	for name, c := range map[string]struct {
+		n            uint64
 		guarantee    worker.Guarantee
 		relays       bool
 		less, beyond float64 // items that the result may differ by
 	}{
-		"error-free":      {guarantee: worker.ErrorFree},
-		"upstream-backup": {guarantee: worker.UpstreamBackup, relays: true, beyond: math.Inf(1)},
+		"error-free":      {n: 12_800, guarantee: worker.ErrorFree},
+		"upstream-backup": {n: 320_000, guarantee: worker.UpstreamBackup, relays: true, beyond: math.Inf(1)},
 		// Lost: what the tallies' states lack and had acknowledged, and what was on its way from the relays. Repeated: what a relay
 		// had processed since its last mark. And an item each per partition and failure, see errorbound.Params.Overdraft.
-		"approximate": {guarantee: worker.Approximate, relays: true, less: theta + most + gamma + 16, beyond: most + 16},
+		"approximate": {n: 320_000, guarantee: worker.Approximate, relays: true, less: theta + most + gamma + 16, beyond: most + 16},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &counting{
-				n: 640_000, stop: 320_000, gate: make(chan struct{}), guarantee: c.guarantee, relays: c.relays,
+				n: c.n, stop: c.n / 2, gate: make(chan struct{}), guarantee: c.guarantee, relays: c.relays,
 				params: errorbound.Params{Theta: theta, L: most, Gamma: gamma},
 			}
 			l := newLab(t, p.program()).withNATS()
@@ -109,7 +111,7 @@ func TestNodeDiesWithoutFarewell(t *testing.T) {
 // TestOperatorPanics: the worker is reported with the panic's first line and the stack, once, and its next incarnation goes on.
 func TestOperatorPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &counting{n: 64_000, gate: open(), guarantee: worker.ErrorFree, panicAt: 31_000}
+		p := &counting{n: 6_400, gate: open(), guarantee: worker.ErrorFree, panicAt: 3_100}
 		p.panics.Store(2)
 		l := newLab(t, p.program())
 		l.start("a")
@@ -188,7 +190,7 @@ func TestWorkersEndWithTheirAssignment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{})}
+				p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
 				l := newLab(t, p.program())
 				l.start("a")
 				sessions := map[string]string{"a": l.session("a", "")}
@@ -203,7 +205,7 @@ func TestWorkersEndWithTheirAssignment(t *testing.T) {
 	}
 	t.Run("record deleted", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := &counting{n: 64_000, stop: 32_000, gate: make(chan struct{})}
+			p := &counting{n: 6_400, stop: 3_200, gate: make(chan struct{})}
 			l := newLab(t, p.program())
 			l.start("a")
 			sessions := map[string]string{"a": l.session("a", "")}
@@ -221,24 +223,31 @@ func TestWorkersEndWithTheirAssignment(t *testing.T) {
 func TestLogOfJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var lines []string
+		var lines []cluster.Line
 		p := &counting{n: 640, gate: open(), guarantee: worker.ErrorFree, panicAt: 100}
 		p.panics.Store(1)
 		l := newLab(t, p.program())
 		l.start("a", func(o *Options) {
-			o.OnLog = func(job, line string) {
+			o.OnLog = func(job string, line cluster.Line) {
 				mu.Lock()
 				defer mu.Unlock()
-				lines = append(lines, job+": "+line)
+				if job != "j1" || line.At.IsZero() || line.Node != "a" {
+					t.Errorf("job %s: %+v", job, line)
+				}
+				lines = append(lines, line)
 			}
 		})
 		l.submit("j1", p.spec())
 		l.drive("j1", map[string]string{"a": l.session("a", "")}, never)
 		mu.Lock()
 		defer mu.Unlock()
-		all := strings.Join(lines, "\n")
-		require.Regexp(t, `j1: time=\S+ level=INFO msg="worker runs" operator=out worker=0 epoch=1`, all)
-		require.Regexp(t, `j1: time=\S+ level=WARN msg="worker failed" operator=tally worker=\d epoch=1 err="tally partition \d: operator panicked`, all)
+		require.True(t, slices.ContainsFunc(lines, func(l cluster.Line) bool {
+			return l.Worker == "out/0" && l.Level == "INFO" && l.Text == "worker runs, epoch 1"
+		}), "%+v", lines)
+		require.True(t, slices.ContainsFunc(lines, func(l cluster.Line) bool {
+			return strings.HasPrefix(l.Worker, "tally/") && l.Level == "WARN" &&
+				strings.HasPrefix(l.Text, "worker failed, epoch 1, err tally partition ") && strings.Contains(l.Text, "operator panicked: I do not")
+		}), "%+v", lines)
 	})
 }
 

@@ -74,8 +74,8 @@ type Options struct {
 	Limits string
 	// Log takes what operators of the system may want to know; nil discards it.
 	Log *slog.Logger
-	// OnLog is given each line about a job besides, as slog.TextHandler writes it, from level info on. It must not block. May be nil.
-	OnLog func(job, line string)
+	// OnLog is given each line about a job besides, from level info on. It must not block. May be nil.
+	OnLog func(job string, line cluster.Line)
 }
 
 // graceTime is how long workers may take to end once they are told to; only user code and stores can take longer.

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -77,13 +76,11 @@ func (s *stores) release(e *shared) {
 }
 
 // close closes what is open. Nobody uses it any more.
-func (s *stores) close() error {
-	var errs []error
+func (s *stores) close() {
 	for _, e := range s.of {
 		if e.store != nil {
-			errs = append(errs, e.store.Close())
+			_ = e.store.Close()
 			e.store = nil
 		}
 	}
-	return errors.Join(errs...)
 }
