@@ -32,11 +32,12 @@ type call struct {
 	op       string // get, create, update, delete
 	key      string
 	expected uint64
-	revision uint64 // that it gives, or has read
-	term     uint64 // of the job or lease that is written
+	revision uint64    // that it gives, or has read
+	term     uint64    // of the job or lease that is written
+	left     time.Time // when the caller had an answer, or gave up
 	began    time.Time
-	ended    time.Time
-	outcome  string // ok, conflict, unknown
+	ended    time.Time // by then it has happened, if it has
+	outcome  string    // ok, conflict; unknown; never, which the caller takes for unknown
 }
 
 func newStore(seed uint64) *store {
@@ -82,9 +83,18 @@ func (s *store) revision() uint64 {
 
 // put writes without any faults.
 func (s *store) put(key string, value []byte) {
-	r, _ := s.get(key)
-	if err := s.apply(key, value, r.Revision, s.revision()); err != nil {
-		panic(err)
+	for {
+		r, _ := s.get(key)
+		k := call{op: "update", key: key, expected: r.Revision, revision: s.revision(), term: termOf(key, value), began: time.Now(), ended: time.Now(), outcome: "ok"}
+		if value == nil {
+			k.op = "delete"
+		}
+		if s.apply(key, value, k.expected, k.revision) == nil {
+			s.mu.Lock()
+			s.calls = append(s.calls, k)
+			s.mu.Unlock()
+			return
+		}
 	}
 }
 
@@ -96,12 +106,19 @@ type client struct {
 	cut   bool
 	cuts  chan struct{} // closed with the next cut
 	delay time.Duration // of each way, at most
-	fails float64       // how many calls fail
-	late  float64       // how many writes of those that fail are made nevertheless, up to 5 s later
+	fails float64       // how many messages get lost
+	late  float64       // how many of the lost ones are only late, by up to 5 s
 }
 
 func (s *store) client(id int) *client {
 	return &client{store: s, id: id, cuts: make(chan struct{}), delay: 2 * time.Millisecond}
+}
+
+// set changes how bad the connection is.
+func (c *client) set(delay time.Duration, fails, late float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delay, c.fails, c.late = delay, fails, late
 }
 
 func (c *client) setCut(cut bool) {
@@ -113,25 +130,25 @@ func (c *client) setCut(cut bool) {
 	}
 }
 
-func (c *client) state() (cut bool, cuts chan struct{}) {
+func (c *client) state() (cut bool, cuts chan struct{}, delay time.Duration, fails, late float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cut, c.cuts
+	return c.cut, c.cuts, c.delay, c.fails, c.late
 }
 
 var errCut = errors.New("store not reached")
 
 // way waits as long as a message takes.
 func (c *client) way(ctx context.Context) error {
-	cut, cuts := c.state()
-	t := time.NewTimer(time.Duration(c.draw() * float64(c.delay)))
+	cut, cuts, delay, fails, _ := c.state()
+	t := time.NewTimer(time.Duration(c.draw() * float64(delay)))
 	defer t.Stop()
 	if cut { // nobody says so: the caller waits
 		cuts, t.C = nil, nil
 	}
 	select {
 	case <-t.C:
-		if c.draw() < c.fails {
+		if c.draw() < fails {
 			return errCut
 		}
 		return nil
@@ -144,7 +161,9 @@ func (c *client) way(ctx context.Context) error {
 }
 
 func (c *client) note(k call) {
-	k.client, k.ended = c.id, time.Now()
+	if k.client, k.left = c.id, time.Now(); k.ended.IsZero() {
+		k.ended = time.Now()
+	}
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	c.calls = append(c.calls, k)
@@ -170,13 +189,16 @@ func (c *client) Get(ctx context.Context, key string) (cluster.Record, error) {
 func (c *client) write(ctx context.Context, op, key string, value []byte, expected uint64) (uint64, error) {
 	k := call{op: op, key: key, expected: expected, revision: c.revision(), term: termOf(key, value), began: time.Now()}
 	defer func() { c.note(k) }()
-	k.outcome = "unknown"
 	if err := c.way(ctx); err != nil {
-		if late := c.draw(); late < c.late {
-			time.AfterFunc(time.Duration(c.draw()*float64(5*time.Second)), func() { _ = c.apply(key, value, expected, k.revision) })
+		_, _, _, _, late := c.state()
+		if k.outcome = "never"; c.draw() < late {
+			after := time.Duration(c.draw() * float64(5*time.Second))
+			time.AfterFunc(after, func() { _ = c.apply(key, value, expected, k.revision) })
+			k.outcome, k.ended = "unknown", time.Now().Add(after)
 		}
 		return 0, fmt.Errorf("%s: %w", key, err)
 	}
+	k.outcome = "unknown"
 	err := c.apply(key, value, expected, k.revision)
 	if lost := c.way(ctx); lost != nil {
 		return 0, fmt.Errorf("%s: %w", key, lost)
@@ -230,14 +252,14 @@ func (c *client) Watch(ctx context.Context, prefix string, changed func(cluster.
 		}
 	}
 	synced()
-	_, cuts := c.state()
+	_, cuts, delay, _, _ := c.state()
 	for {
 		c.store.mu.Lock()
 		news, more := c.log[at:], c.changed
 		at = len(c.log)
 		c.store.mu.Unlock()
 		if len(news) > 0 {
-			time.Sleep(time.Duration(c.draw() * float64(c.delay)))
+			time.Sleep(time.Duration(c.draw() * float64(delay)))
 		}
 		for _, r := range news {
 			if strings.HasPrefix(r.Key, prefix) {

@@ -20,6 +20,7 @@ import (
 // world is a store with controllers and nodes around it, in fake time.
 type world struct {
 	t       *testing.T
+	ctx     context.Context // ends before the test does
 	store   *store
 	hub     *hub
 	running sync.WaitGroup
@@ -39,7 +40,7 @@ type process struct {
 }
 
 func (w *world) controller(id int) *process {
-	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancel(w.ctx)
 	p := &process{name: fmt.Sprintf("c%d", id), client: w.store.client(id), kill: cancel, ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil)).With("who", p.name)
 	w.running.Go(func() {
@@ -138,6 +139,7 @@ func in(t *testing.T, seed uint64, test func(t *testing.T, w *world, ctx context
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed)
 		ctx, cancel := context.WithCancel(t.Context())
+		w.ctx = ctx
 		defer w.running.Wait()
 		defer cancel()
 		test(t, w, ctx)
@@ -257,14 +259,13 @@ func TestStoreThatFails(t *testing.T) {
 	in(t, 5, func(t *testing.T, w *world, ctx context.Context) {
 		w.node(ctx, "a", 2*time.Second)
 		c := w.controller(1)
-		c.client.fails = 0.3
+		c.client.set(2*time.Millisecond, 0.3, 0)
 		for i := range 10 {
 			w.submit(fmt.Sprint("job", i))
 		}
 		for i := range 10 {
 			w.until("it ends", func() bool { return w.job(fmt.Sprint("job", i)).State == cluster.Finished })
 		}
-		w.store.client(2).setCut(true)
 		c.client.setCut(true)
 		time.Sleep(5 * time.Second)
 		w.submit("last")

@@ -19,7 +19,7 @@ type decision struct {
 }
 
 // decide returns what the record of a job should be, nil if it should stay as it is.
-func (m *Machine) decide(now time.Time, j *job, seats []*seat) *cluster.Job {
+func (m *Machine) decide(now time.Time, j *job, seats []*seat, yields bool) *cluster.Job {
 	d := &decision{m: m, now: now, j: j, seats: seats}
 	switch stored := j.stored; {
 	case stored.State.Ended():
@@ -29,7 +29,7 @@ func (m *Machine) decide(now time.Time, j *job, seats []*seat) *cluster.Job {
 	case stored.Term < m.term && stored.Term > 0:
 		d.edit() // rule 1
 	default:
-		d.live()
+		d.live(yields)
 	}
 	return d.next
 }
@@ -51,7 +51,7 @@ func (d *decision) edit() *cluster.Job {
 	return d.next
 }
 
-func (d *decision) live() {
+func (d *decision) live(yields bool) {
 	if _, wished := d.m.cancel[d.job().ID]; wished {
 		d.end(cluster.Cancelled, "")
 		return
@@ -65,6 +65,10 @@ func (d *decision) live() {
 		if d.failures(i); d.job().State.Ended() {
 			return
 		}
+	}
+	if yields {
+		d.yield()
+		return
 	}
 	d.place()
 	d.empty()
@@ -89,7 +93,7 @@ func (d *decision) progress() {
 		case st.Phase == cluster.Working:
 			d.j.trouble[i].progress(d.now, w.Epoch, &st.Counters)
 			if slices.Contains(w.FailedAt, cluster.Never) {
-				settle(d.edit().Workers[i].FailedAt, st.Level+1)
+				settle(d.edit().Workers[i].FailedAt, min(st.Level, cluster.Never-1)+1)
 			}
 		case st.Phase == cluster.Done && !w.Done:
 			d.edit().Workers[i].Done = true
@@ -127,19 +131,19 @@ func (d *decision) recoveries() {
 
 // finished says whether all sinks have finished the stream.
 func (d *decision) finished() bool {
-	sinks := make(map[string]bool)
+	next, sinks := 0, 0 // workers are in the order of the operators
 	for _, o := range d.job().Spec.Operators {
-		sinks[o.Name] = o.Sink
-	}
-	any := false
-	for i := range d.job().Workers {
-		w := &d.job().Workers[i]
-		if sinks[w.Operator] && !w.Done {
-			return false
+		for range o.Workers {
+			if o.Sink && !d.job().Workers[next].Done {
+				return false
+			}
+			next++
 		}
-		any = any || sinks[w.Operator]
+		if o.Sink {
+			sinks++
+		}
 	}
-	return any
+	return sinks > 0
 }
 
 // failures ends the assignment of a worker that has ended or whose node is dead.
@@ -149,16 +153,16 @@ func (d *decision) failures(i int) {
 	if s == nil {
 		return
 	}
-	t, name, epoch := &d.j.trouble[i], w.Name(), w.Epoch
+	t, epoch := &d.j.trouble[i], w.Epoch
 	switch phase := phaseOf(st); {
 	case phase == cluster.Broken && st.Hopeless, phase == cluster.Unloaded && st.Hopeless:
 		d.note(i, cluster.Incident{What: st.Error, Stack: st.Stack})
-		d.end(cluster.Failed, fmt.Sprintf("%s: %s", name, st.Error))
+		d.end(cluster.Failed, fmt.Sprintf("%s: %s", w.Name(), st.Error))
 	case phase == cluster.Broken:
 		t.broke(&d.m.c, d.now, epoch)
 		d.fail(i, st.Error, st.Stack)
 		if t.breaks >= d.m.c.Breaks {
-			d.end(cluster.Failed, fmt.Sprintf("%s broke %d times in a row, and never worked for %v: %s", name, t.breaks, d.m.c.Steady, st.Error))
+			d.end(cluster.Failed, fmt.Sprintf("%s broke %d times in a row, and never worked for %v: %s", w.Name(), t.breaks, d.m.c.Steady, st.Error))
 		}
 	case phase == cluster.Unloaded:
 		t.unloaded(&d.m.c, d.now, epoch)
@@ -205,11 +209,25 @@ func (d *decision) end(state cluster.State, why string) {
 	j.State, j.Why, j.Ended = state, why, d.now
 }
 
-// place gives nodes to workers that have none: at the start to all at once, later to each as there is room.
+// yield gives up all places of the job, so that an older one need not wait for ever.
+func (d *decision) yield() {
+	for i := range d.job().Workers {
+		if w := &d.job().Workers[i]; w.Node != "" {
+			d.fail(i, "gave up its place to a job that was submitted earlier: both wait for free slots", "")
+		}
+	}
+}
+
+// place gives nodes to workers that have none: to all of a job at once if none has one, else to each as there is room.
 func (d *decision) place() {
 	var waiting []int
-	for i := range d.job().Workers {
-		if d.job().Workers[i].Node == "" && !d.now.Before(d.j.trouble[i].until) {
+	all := len(d.job().Workers)
+	held := 0
+	for i := range all {
+		switch {
+		case d.job().Workers[i].Node != "":
+			held++
+		case !d.now.Before(d.j.trouble[i].until):
 			waiting = append(waiting, i)
 		}
 	}
@@ -218,7 +236,7 @@ func (d *decision) place() {
 		return
 	}
 	s := newSeating(d.seats, d.job())
-	if d.job().State != cluster.Queued || free(s.seats) >= len(waiting) {
+	if held > 0 || free(s.seats) >= all {
 		waiting = slices.DeleteFunc(waiting, func(i int) bool { return d.seat(s, i) })
 		if d.job().State == cluster.Queued {
 			d.next.State, d.next.Started = cluster.Running, d.now

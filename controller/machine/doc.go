@@ -21,6 +21,8 @@
 //  5. A job that has ended stays as it is. It holds no assignments.
 //  6. A worker that has finished the stream is replaced like any other when its node dies, since those that send to it may
 //     have to be served again; that it had finished stays known.
+//  7. A job of which no worker has a node gets nodes for all at once. Jobs that have lost some and wait for slots that others of
+//     them hold give way to older ones (place.go: yields), so that one of them goes on.
 //
 // What is not in records is forgotten with the leader: how often a worker broke in a row, and how long to wait before it is
 // tried again. A new leader begins to count anew.

@@ -66,6 +66,7 @@ type Machine struct {
 	c       Config
 	last    time.Time // of the last call
 	swept   time.Time // when sessions were last forgotten
+	yielded time.Time // when a job was last told to give up its places
 	term    uint64
 	leading bool
 	deposed bool
@@ -250,13 +251,13 @@ func (m *Machine) Step(now time.Time) []Write {
 	if !m.leading || m.deposed || m.synced.IsZero() {
 		return nil
 	}
-	seats := m.seats(now)
+	seats, yields := m.seats(now), m.yields(now)
 	var writes []Write
 	for _, j := range m.inOrder() {
 		if j.next != nil {
 			continue
 		}
-		if next := m.decide(now, j, seats); next != nil {
+		if next := m.decide(now, j, seats, j == yields); next != nil {
 			j.next = next
 			writes = append(writes, Write{Key: cluster.JobKey(next.ID), Value: next.Encode(), Revision: j.revision})
 		}
@@ -264,11 +265,14 @@ func (m *Machine) Step(now time.Time) []Write {
 	return append(writes, m.wishesDone()...)
 }
 
-// inOrder returns the jobs in the order in which they may take places: who has lost some first, then who waits longest.
+// inOrder returns the jobs of which something may have to be written, in the order in which they may take places: who has lost
+// some first, then who waits longest.
 func (m *Machine) inOrder() []*job {
-	jobs := make([]*job, 0, len(m.jobs))
+	var jobs []*job
 	for _, j := range m.jobs {
-		jobs = append(jobs, j)
+		if !j.stored.State.Ended() || j.cleared && !j.stored.Cleared {
+			jobs = append(jobs, j)
+		}
 	}
 	queued := func(j *job) int {
 		if j.stored.State == cluster.Queued {
@@ -303,11 +307,12 @@ func (m *Machine) ToClear(now time.Time) []*cluster.Job {
 		return nil
 	}
 	var jobs []*cluster.Job
-	for _, j := range m.inOrder() {
+	for _, j := range m.jobs {
 		if j.stored.State.Ended() && !j.stored.Cleared && !j.cleared && now.Sub(j.seen) > settling && !m.runs(j.stored.ID, now) {
 			jobs = append(jobs, j.stored)
 		}
 	}
+	slices.SortFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return jobs
 }
 

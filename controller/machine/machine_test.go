@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -288,7 +289,7 @@ func TestStandbyKnowsNodes(t *testing.T) {
 	a := b.node("a", 4)
 	b.small("job")
 	b.running("job")
-	b.node("b", 4)
+	b.node("b", 8)
 	b.pass(time.Second)
 	standby := New(Config{})
 	for range 10 {
@@ -538,6 +539,34 @@ func TestDrain(t *testing.T) {
 	require.Equal(t, "a", b.worker("last", 0).Node)
 }
 
+func TestJobsThatHoldWhatTheOthersWaitFor(t *testing.T) {
+	b := newBench(t)
+	b.node("a", 3)
+	lost := b.node("b", 3)
+	b.pass(time.Second)
+	b.small("old")
+	b.running("old")
+	b.small("young")
+	b.running("young")
+	b.pass(time.Second)
+	lost.silent = true
+	b.until("one has given way", func() bool {
+		return b.worker("old", 0).Node == "a" && b.worker("old", 1).Node == "a" && b.worker("old", 2).Node == "a"
+	})
+	b.pass(10 * time.Second)
+	for _, w := range b.job("young").Workers {
+		require.Empty(t, w.Node, "all or nothing")
+		require.LessOrEqual(t, w.Failures, uint64(1))
+	}
+	for _, w := range b.job("old").Workers {
+		require.LessOrEqual(t, w.Failures, uint64(1))
+	}
+	require.Equal(t, cluster.Running, b.job("young").State)
+	b.put(cluster.CancelKey("old"), []byte("x"))
+	b.pass(time.Second)
+	require.Equal(t, "a", b.worker("young", 0).Node)
+}
+
 func TestWriteThatWasRefused(t *testing.T) {
 	b := newBench(t)
 	b.node("a", 4)
@@ -647,6 +676,76 @@ func TestNoClock(t *testing.T) {
 			for _, call := range []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "NewTimer", "NewTicker", "Tick"} {
 				require.NotContains(t, string(text), "time."+call+"(", f.Name())
 			}
+		}
+	}
+}
+
+// FuzzBeats: whatever nodes say of themselves, decisions are records that can be read.
+func FuzzBeats(f *testing.F) {
+	f.Add([]byte(`{"node":"a","session":"s","number":1,"slots":4,"programs":[{"name":"count","version":"v1"}],"workers":[{"job":"job","operator":"read","epoch":1,"phase":"broken"}]}`))
+	f.Add([]byte(`{"node":"a","session":"s","number":2,"slots":-1,"workers":[{"job":"job","operator":"count","index":1,"epoch":1,"phase":"running","level":18446744073709551615}]}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		beat, err := cluster.DecodeBeat(message)
+		if err != nil {
+			return
+		}
+		b := newBench(t)
+		b.put(cluster.NodeKey("a"), (&cluster.Node{Name: "a", Session: "s"}).Encode())
+		b.small("job")
+		b.m.Beat(b.now, &cluster.Beat{Node: "a", Session: "s", Number: 0, Slots: 4, Programs: []cluster.Program{program}})
+		b.step()
+		b.m.Beat(b.now, beat)
+		for range 10 {
+			b.pass(time.Second)
+		}
+		b.job("job")
+	})
+}
+
+// BenchmarkStep is what a leader of 100 jobs with 10 workers each on 20 nodes does 50 times a second.
+func BenchmarkStep(b *testing.B) {
+	m := New(Config{})
+	m.Lead(start, 1)
+	beats := make([]*cluster.Beat, 20)
+	for i := range beats {
+		name := fmt.Sprintf("n%02d", i)
+		node := cluster.Node{Name: name, Session: "s"}
+		require.NoError(b, m.Record(start, cluster.Record{Key: cluster.NodeKey(name), Value: node.Encode(), Revision: 1}))
+		beats[i] = &cluster.Beat{Node: name, Session: "s", Number: 1, Slots: 50, Programs: []cluster.Program{program}}
+		m.Beat(start, beats[i])
+	}
+	spec := cluster.Spec{Name: program.Name, Version: program.Version, Operators: []cluster.Operator{{Name: "count", Workers: 10, Compute: 1, Sink: true}}}
+	for i := range 100 {
+		id := fmt.Sprint("job", i)
+		require.NoError(b, m.Record(start, cluster.Record{Key: cluster.JobKey(id), Value: cluster.NewJob(id, spec, start).Encode(), Revision: 1}))
+	}
+	m.Synced(start)
+	for _, w := range m.Step(start) {
+		require.NoError(b, m.Record(start, cluster.Record{Key: w.Key, Value: w.Value, Revision: 2}))
+		m.Settled(w.Key)
+		j, err := cluster.DecodeJob(w.Value)
+		require.NoError(b, err)
+		for _, k := range j.Workers {
+			for _, beat := range beats {
+				if beat.Node == k.Node {
+					beat.Workers = append(beat.Workers, cluster.Status{Job: j.ID, Operator: k.Operator, Index: k.Index, Epoch: k.Epoch, Phase: cluster.Working})
+				}
+			}
+		}
+	}
+	now := start
+	for b.Loop() {
+		now = now.Add(20 * time.Millisecond)
+		for i := range 4 { // 20 nodes, 10 times a second
+			beat := *beats[(b.N+i)%20]
+			beat.Number = uint64(now.Sub(start))
+			m.Beat(now, &beat)
+		}
+		for _, beat := range beats {
+			m.session(beat.Node, "s", now).since = now
+		}
+		if writes := m.Step(now); len(writes) > 0 {
+			b.Fatal(len(writes), string(writes[0].Value))
 		}
 	}
 }

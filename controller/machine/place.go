@@ -32,6 +32,9 @@ func (m *Machine) seats(now time.Time) []*seat {
 		}
 	}
 	for _, j := range m.jobs {
+		if j.stored.State.Ended() {
+			continue
+		}
 		for i := range j.stored.Workers {
 			count(&j.stored.Workers[i])
 			if j.next != nil && j.next.Workers[i].Epoch != j.stored.Workers[i].Epoch {
@@ -107,4 +110,33 @@ func (s *seating) take(w *cluster.Worker, t *seat) {
 	w.Epoch++
 	t.used++
 	s.near[near{w.Operator, t.node}]++
+}
+
+// yields returns a running job that has to give its places up: several that have lost workers wait for slots, and might
+// hold what the others wait for, all for ever. The one that was submitted last gives way, one at a time. Nil if none has to.
+func (m *Machine) yields(now time.Time) *job {
+	if now.Sub(m.yielded) < settling {
+		return nil
+	}
+	var short []*job // oldest first
+	for _, j := range m.inOrder() {
+		if j.stored.State == cluster.Running && !j.waits.IsZero() && now.Sub(j.waits) >= settling {
+			short = append(short, j)
+		}
+	}
+	for i := len(short) - 1; i > 0; i-- {
+		if short[i].next == nil && slices.ContainsFunc(short[:i], func(older *job) bool { return m.useful(short[i].stored, &older.stored.Spec) }) {
+			m.yielded = now
+			return short[i]
+		}
+	}
+	return nil
+}
+
+// useful says whether a job has a worker on a node that carries another one's program.
+func (m *Machine) useful(j *cluster.Job, to *cluster.Spec) bool {
+	return slices.ContainsFunc(j.Workers, func(w cluster.Worker) bool {
+		s := m.sessions[sessionKey{w.Node, w.Session}]
+		return s != nil && s.beat != nil && s.carries(to.Name, to.Version)
+	})
 }

@@ -1,0 +1,173 @@
+package machine
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/afstream/afstream/cluster"
+)
+
+// truth is what has really happened.
+type truth struct {
+	backups  map[statusKey]*simBackup // by worker: epoch 0
+	unloaded map[statusKey]bool       // incarnations that have processed nothing, and have said so
+	restored map[statusKey]uint64     // the level at which each incarnation has begun to work
+	assigned map[statusKey]string     // to which session each incarnation was given
+	failed   map[statusKey][]uint64   // by worker: the epochs that have failed
+	poison   map[string]bool          // jobs of which a worker always breaks
+	cancel   map[string]bool
+	ended    int // jobs
+}
+
+// simBackup is what a backup server has of a worker.
+type simBackup struct {
+	fence    uint64
+	progress uint64
+}
+
+// level is the number of windows closed.
+func (b *simBackup) level() uint64 { return b.progress / 10 }
+
+func newTruth() truth {
+	return truth{
+		backups: map[statusKey]*simBackup{}, unloaded: map[statusKey]bool{}, restored: map[statusKey]uint64{}, assigned: map[statusKey]string{},
+		failed: map[statusKey][]uint64{}, poison: map[string]bool{}, cancel: map[string]bool{},
+	}
+}
+
+func (t *truth) backup(k statusKey) *simBackup {
+	k.epoch = 0
+	if t.backups[k] == nil {
+		t.backups[k] = &simBackup{}
+	}
+	return t.backups[k]
+}
+
+// comes says whether what a worker sends to k has got beyond where k is.
+func (t *truth) comes(k statusKey, progress uint64) bool {
+	from := map[string][]statusKey{
+		"count": {{job: k.job, operator: "read"}},
+		"write": {{job: k.job, operator: "count"}, {job: k.job, operator: "count", index: 1}},
+	}
+	return !slices.ContainsFunc(from[k.operator], func(f statusKey) bool { return t.backup(f).progress <= progress && progress < simGoal })
+}
+
+// changed checks that a record of a job may be followed by another one.
+func (t *truth) changed(s *sim, before, after []byte) {
+	now, err := cluster.DecodeJob(after)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	if before == nil {
+		return
+	}
+	old, err := cluster.DecodeJob(before)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	bad := func(what string) {
+		s.t.Errorf("at %v: %s\nfrom %s\nto   %s", s.now.Sub(start), what, before, after)
+	}
+	switch {
+	case now.Term < old.Term:
+		bad("an earlier leader has written")
+	case old.State.Ended() && (now.State != old.State || now.Why != old.Why || !reflect.DeepEqual(now.Workers, old.Workers)):
+		bad("a job has changed that had ended")
+	case old.State == cluster.Running && now.State == cluster.Queued:
+		bad("a job is queued again")
+	case now.Term > old.Term && old.Term > 0 && (now.State != old.State || !reflect.DeepEqual(now.Workers, old.Workers)):
+		bad("a leader has changed a record before it was its own")
+	case now.State == cluster.Cancelled && !t.cancel[now.ID]:
+		bad("nobody has wished it")
+	case now.State == cluster.Failed && !t.poison[now.ID]:
+		bad("the job has failed")
+	}
+	if now.State.Ended() && !old.State.Ended() {
+		t.ended++
+	}
+	for i := range now.Workers {
+		w := &now.Workers[i]
+		if now.State == cluster.Running && w.Node == "" && old.State == cluster.Queued {
+			bad("a job has begun without all of its workers")
+		}
+		if now.State == cluster.Finished && w.Operator == "write" && !w.Done {
+			bad("a job has finished without its sink")
+		}
+		if what := t.worker(old, &old.Workers[i], w, now.State.Ended()); what != "" {
+			bad(w.Name() + ": " + what)
+		}
+	}
+}
+
+// worker checks one worker, and says what is wrong.
+func (t *truth) worker(j *cluster.Job, old, now *cluster.Worker, ended bool) string {
+	k := statusKey{j.ID, now.Operator, now.Index, now.Epoch}
+	whole, last := k, k
+	whole.epoch, last.epoch = 0, old.Epoch
+	replaced := old.Node != "" && (now.Epoch != old.Epoch || now.Node == "")
+	if now.Failures > old.Failures && !slices.Contains(t.failed[whole], old.Epoch) {
+		t.failed[whole] = append(t.failed[whole], old.Epoch)
+	}
+	switch {
+	case now.Epoch < old.Epoch || now.Epoch > old.Epoch+1:
+		return "the epoch goes back, or leaves some out"
+	case now.Epoch > old.Epoch && (now.Node == "" || t.assigned[k] != ""):
+		return "an epoch is given to nobody, or to two"
+	case now.Epoch == old.Epoch && now.Session != old.Session && now.Session != "":
+		return "an epoch is given to another session"
+	case now.Failures < old.Failures || now.Failures > old.Failures+1:
+		return "the failures jump"
+	case !replaced && now.Failures != old.Failures:
+		return "a failure is counted of a worker that had not been running"
+	case replaced && !ended && now.Failures == old.Failures && !t.unloaded[last]:
+		return "a failure was not counted"
+	case now.Past.Items < old.Past.Items:
+		return "it forgets what was done"
+	case old.Done && !now.Done:
+		return "it forgets that it was done"
+	case now.Done && t.backup(k).progress < simGoal:
+		return "it has not finished"
+	}
+	if now.Epoch > old.Epoch {
+		t.assigned[k] = now.Session
+	}
+	for i, at := range now.FailedAt {
+		switch was := uint64(cluster.Never); {
+		case i < len(old.FailedAt) && old.FailedAt[i] != was && at != old.FailedAt[i]:
+			return "a failure is moved"
+		case at != was && !t.levels(whole, t.failed[whole][i], at):
+			return "a failure is at a level at which no later incarnation has begun"
+		}
+	}
+	return ""
+}
+
+// levels says whether an incarnation after a failed one has begun one level below at, and none earlier than that: so the
+// failure cannot have been later.
+func (t *truth) levels(whole statusKey, failed, at uint64) bool {
+	first := true
+	for k := whole; k.epoch < failed+100; k.epoch++ {
+		level, restored := t.restored[k]
+		if k.epoch <= failed || !restored {
+			continue
+		}
+		if first && at < level+1 {
+			return false
+		}
+		if first = false; at == level+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// last checks how jobs have ended.
+func (t *truth) last(s *sim) {
+	for id := range t.poison {
+		if j, err := cluster.DecodeJob(s.store[cluster.JobKey(id)].Value); err != nil || j.State != cluster.Failed {
+			s.t.Errorf("job %s breaks again and again, and has ended as %v", id, j.State)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/afstream/afstream/cluster"
+)
+
+// simNode is a process that hosts workers.
+type simNode struct {
+	s           *sim
+	name        string
+	slots       int
+	session     string // empty while it is down, or has lost its lease
+	revision    uint64 // of its record
+	renewed     time.Time
+	life        int // counts crashes
+	number      uint64
+	cutMessages time.Time // until then
+	cutRecords  time.Time
+	stopped     time.Time
+	view        map[string]*cluster.Job
+	seen        map[statusKey]bool // incarnations that were begun in this session
+	workers     []*incarnation
+}
+
+// incarnation is one that a node has begun.
+type incarnation struct {
+	statusKey
+	phase cluster.Phase
+	ready time.Time
+	level uint64
+	items uint64
+	why   string
+}
+
+func (n *simNode) stop(d time.Duration) {
+	n.s.log("node %s is stopped for %v", n.name, d)
+	n.stopped = n.s.now.Add(d)
+}
+
+func (n *simNode) crash() {
+	n.s.log("node %s crashes", n.name)
+	n.life++
+	n.session, n.workers, n.stopped = "", nil, n.s.now
+	life := n.life
+	n.s.after(n.s.upTo(4*time.Second), func() {
+		if n.life == life {
+			n.begin()
+		}
+	})
+}
+
+// begin begins a session, once the records can be reached.
+func (n *simNode) begin() {
+	if n.s.now.Before(n.cutRecords) {
+		life := n.life
+		n.s.after(n.cutRecords.Sub(n.s.now), func() {
+			if n.life == life && n.session == "" {
+				n.begin()
+			}
+		})
+		return
+	}
+	n.s.sent++
+	n.session, n.number, n.renewed = fmt.Sprintf("%s-%d", n.name, n.s.sent), 0, n.s.now
+	n.s.log("node %s begins session %s", n.name, n.session)
+	n.view, n.seen, n.workers = map[string]*cluster.Job{}, map[statusKey]bool{}, nil
+	n.s.put(cluster.NodeKey(n.name), (&cluster.Node{Name: n.name, Session: n.session}).Encode())
+	for key := range n.s.store {
+		n.see(key)
+	}
+}
+
+func (n *simNode) see(key string) {
+	id, ok := strings.CutPrefix(key, cluster.JobPrefix)
+	switch {
+	case !ok || n.session == "":
+	case n.s.now.Before(n.cutRecords):
+		n.s.after(n.cutRecords.Sub(n.s.now), func() { n.see(key) })
+	case n.s.now.Before(n.stopped):
+		n.s.after(n.stopped.Sub(n.s.now), func() { n.see(key) })
+	default:
+		j, err := cluster.DecodeJob(n.s.store[key].Value)
+		if err != nil {
+			n.s.t.Error(err)
+			return
+		}
+		n.view[id] = j
+	}
+}
+
+// run is what it does every step.
+func (n *simNode) run() {
+	defer n.s.after(simStep, n.run)
+	if n.session == "" || n.s.now.Before(n.stopped) {
+		return
+	}
+	for _, w := range n.workers {
+		n.work(w) // before it looks at its lease: that is what a process does that was stopped
+	}
+	switch late := n.s.now.Sub(n.renewed) > simLease; {
+	case late:
+		n.s.log("node %s has lost its lease", n.name)
+		n.session, n.workers = "", nil
+		n.begin()
+		return
+	case !n.s.now.Before(n.cutRecords):
+		n.renewed = n.s.now
+	}
+	n.reconcile()
+}
+
+func (n *simNode) reconcile() {
+	assigned := map[statusKey]bool{}
+	for _, id := range []string{"job0", "job1", "job2"} {
+		j := n.view[id]
+		if j == nil || j.State.Ended() {
+			continue
+		}
+		for i := range j.Workers {
+			w := &j.Workers[i]
+			if w.Node != n.name || w.Session != n.session {
+				continue
+			}
+			k := statusKey{j.ID, w.Operator, w.Index, w.Epoch}
+			assigned[k] = true
+			if !n.seen[k] {
+				n.seen[k] = true
+				n.workers = append(n.workers, &incarnation{statusKey: k, phase: cluster.Loading, ready: n.s.now.Add(n.s.upTo(300 * time.Millisecond))})
+			}
+		}
+	}
+	n.workers = slices.DeleteFunc(n.workers, func(w *incarnation) bool { return !assigned[w.statusKey] })
+}
+
+// work is one step of one worker.
+func (n *simNode) work(w *incarnation) {
+	s := n.s
+	b := s.truth.backup(w.statusKey)
+	switch {
+	case w.phase == cluster.Loading && s.now.After(w.ready):
+		if s.fault(0.05) {
+			w.phase, w.why = cluster.Unloaded, "backup server not reached"
+			s.truth.unloaded[w.statusKey] = true
+			return
+		}
+		if b.fence > w.epoch {
+			return // fenced: it never comes to work
+		}
+		b.fence = w.epoch
+		w.phase, w.level = cluster.Working, b.level()
+		s.truth.restored[w.statusKey] = w.level
+	case w.phase == cluster.Working:
+		w.items++
+		if b.fence > w.epoch {
+			return // it can save nothing more
+		}
+		switch {
+		case s.truth.poison[w.job] && w.operator == "count" || s.fault(0.001):
+			w.phase, w.why = cluster.Broken, "panic"
+		case b.progress >= simGoal:
+			w.phase = cluster.Done
+		case s.truth.comes(w.statusKey, b.progress):
+			b.progress++
+		}
+	}
+}
+
+// beats sends a beat now and goes on.
+func (n *simNode) beats() {
+	defer n.s.after(100*time.Millisecond, n.beats)
+	if n.session == "" || n.s.now.Before(n.stopped) {
+		return
+	}
+	n.number++
+	b := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: []cluster.Program{program}}
+	for _, w := range n.workers {
+		b.Workers = append(b.Workers, cluster.Status{
+			Job: w.job, Operator: w.operator, Index: w.index, Epoch: w.epoch, Phase: w.phase, Level: w.level, Error: w.why,
+			Counters: cluster.Counters{Items: w.items},
+		})
+	}
+	for _, c := range n.s.control {
+		for range 2 {
+			if n.s.now.Before(n.cutMessages) || n.s.fault(0.1) {
+				continue // lost
+			}
+			n.s.after(n.s.delay(), func() { c.in(func() { c.m.Beat(n.s.now, b) }) })
+			if !n.s.fault(0.05) {
+				break
+			}
+		}
+	}
+}
