@@ -66,8 +66,8 @@ var local = map[string]string{
 func (s *shell) submitJob(j Job) *cli.Command {
 	own := freshFlags(j.Flags)
 	for _, f := range own {
-		if local[f.Names()[0]] != "" {
-			hide(f)
+		if name := f.Names()[0]; local[name] != "" || name == "source-replay" || name == "allocate" {
+			hide(f) // it is refused, with the reason, or has one value only
 		}
 	}
 	own = slices.DeleteFunc(own, func(f cli.Flag) bool { return f.Names()[0] == "backup-name" }) // it means more here

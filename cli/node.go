@@ -80,25 +80,14 @@ func (p *process) node(ctx context.Context, name string, slots int, jobs []Job) 
 	err = node.Run(ctx, node.Options{
 		Name: name, Slots: slots, Cluster: p.at.Cluster, Programs: programs(jobs),
 		Records: m.records, Messages: m.messages, Bus: bus, OpenStore: m.openStore,
-		Log: p.log, OnLog: func(job, line string) { p.line(m, job, name, line) },
+		Log: p.log, OnLog: func(job string, l cluster.Line) {
+			if err := m.logs.Append(job, l); err != nil {
+				p.log.Debug("line of a job's log is lost", "job", job, "err", err)
+			}
+		},
 	})
 	bus.Close()
 	return err
-}
-
-// line adds a line of a node to the log of a job.
-func (p *process) line(m *members, job, name, line string) {
-	l := cluster.Line{At: time.Now().UTC(), Node: name, Level: slog.LevelInfo.String(), Text: line}
-	// As slog.TextHandler writes: time and level have places of their own.
-	if rest, ok := strings.CutPrefix(line, "time="); ok {
-		_, rest, _ = strings.Cut(rest, " ")
-		if rest, ok := strings.CutPrefix(rest, "level="); ok {
-			l.Level, l.Text, _ = strings.Cut(rest, " ")
-		}
-	}
-	if err := m.logs.Append(job, l); err != nil {
-		p.log.Debug("line of a job's log is lost", "job", job, "err", err)
-	}
 }
 
 // process is what controllers and nodes have in common: a connection to NATS of their own.
