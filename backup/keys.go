@@ -14,6 +14,7 @@ import (
 //	  c generation(8) n(8)                                       n-th chunk of the base
 //	  d generation(8) n(8)                                       n-th delta record on top of the base
 //	  l n(8)                                                     n-th entry of the item log
+//	r/JOB/INCARNATION/SINK/ partition(4) r n(8)                  n-th chunk of what a partition of a sink has found
 //	w/OWNER 0x00 failures(8)                                     worker record
 //	g/OWNER                                                      what a controller has granted, see SaveGrants
 //	j/JOB/INCARNATION                                            incarnation that was not dropped
@@ -30,6 +31,7 @@ const (
 	kindGrants   = 'g'
 	kindCounter  = 'n'
 	kindLive     = 'j'
+	kindResult   = 'r'
 
 	// Not among the keys: marks, see Marker.
 	kindMark      = 'k'

@@ -248,6 +248,11 @@ func (l *Learner) send(emit func(Update), done bool) {
 func (l *Learner) CloseWindow(w stream.Window, out *stream.Emitter[Update]) error {
 	if w.Last {
 		l.touchAll()
+		if l.options.OnEnd != nil {
+			if err := l.options.OnEnd(l.partition, l.quality); err != nil {
+				return err
+			}
+		}
 	}
 	l.send(out.Emit, w.Last)
 	return nil
