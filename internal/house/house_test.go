@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
 	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link", "cluster/overnats", "cluster/clustertest", "controller/machine"},
-	{"algorithms/", "worker"},
+	{"algorithms/", "worker", "backup/copies"},
 	{"algorithms/spacesaving", "controller", "controller/leader", "node"},
 	{"job", "internal/jobtest"},
 	{"experiments"},
