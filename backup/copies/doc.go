@@ -37,8 +37,9 @@
 //	C7 What was read after a Fence is never undone either, under the same condition.
 //
 // C1 holds because there is one batch of an owner under way (lane). Hence a member that has failed with it can be given it
-// again: nothing that came later can be in its way, and it applies as often as one likes. A batch that a member has refused
-// ends its epoch in this Store, since what is still under way to the others must not get there behind a gap.
+// again: nothing that came later can be in its way, and it applies as often as one likes. A batch that fails (the last member has, or
+// the Store is being closed) is the last before the next Fence, and one that a member has refused the last of its epoch: it may be
+// on some members, and nothing must get there behind a gap.
 // It costs that batches of one owner do not overlap; those of different owners do.
 //
 // C3: the number is in the atom of the batch, or comes in a batch of its own when the member has confirmed the large one.

@@ -73,7 +73,7 @@ func (s *Store) fence(l *lane, epoch uint64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.epoch, l.counted, l.sure, l.at = epoch, true, true, f.at
+	l.epoch, l.counted, l.broken, l.at = epoch, true, nil, f.at
 	l.marks, l.mark = f.marks, point{epoch: epoch}
 	if f.mark.epoch == epoch {
 		l.mark = f.mark

@@ -16,11 +16,13 @@ type lane struct {
 	taken   bool // a turn is under way
 	current *write
 
-	// counted says that all members were made equal at epoch by this Store, so that batches can be numbered from at on.
-	// sure says that every member is known to be at at.
-	counted, sure bool
-	epoch         uint64
-	at            progress
+	// counted says that all members were made equal at epoch by this Store, so that batches can be numbered from at on, where
+	// all of them are.
+	counted bool
+	epoch   uint64
+	at      progress
+	// broken is why a batch of this epoch has failed; nothing follows it before the next fence.
+	broken error
 	// refused is one more than the highest epoch that a member has refused: it is over.
 	refused uint64
 
@@ -129,6 +131,13 @@ func (s *Store) startWrite(l *lane, t turn) {
 		s.release(l)
 		return
 	}
+	if l.counted && l.broken != nil {
+		err := l.broken
+		s.mu.Unlock()
+		t.done(fmt.Errorf("batch of %q after one that failed: %w", b.Owner, err))
+		s.release(l)
+		return
+	}
 	w := s.newWrite(l, t.done)
 	if b.Epoch != l.epoch { // nobody has made the members equal for it
 		l.counted = false
@@ -138,7 +147,7 @@ func (s *Store) startWrite(l *lane, t turn) {
 		w.counts = l.following()
 	}
 	before := l.at
-	useStep := l.counted && l.sure && l.at.known
+	useStep := l.counted && l.at.known
 	s.mu.Unlock()
 
 	w.copy(b)
@@ -421,7 +430,8 @@ func (s *Store) finish(w *write) {
 	l := w.lane
 	s.mu.Lock()
 	if w.counts.known {
-		l.at, l.sure = progress{known: true, point: w.counts.point}, w.err == nil
+		l.at = progress{known: true, point: w.counts.point}
+		l.broken = w.err
 	}
 	done, err, epoch := w.done, w.err, w.steps[0].Epoch
 	s.mu.Unlock()
