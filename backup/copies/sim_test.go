@@ -39,7 +39,7 @@ type sim struct {
 	procs   []*process
 	nodes   map[string][]*node // of each owner, by number
 	shown   map[string][]showing
-	marked  map[string]uint64 // highest mark that was reported durable
+	marked  map[string]map[uint64]uint64 // of each owner: the highest mark that an epoch has read, or made durable
 	stats   struct{ acked, unacked, fences, drops, refused, larger int }
 }
 
@@ -277,7 +277,7 @@ type process struct {
 func newSim(t *testing.T, seed uint64) *sim {
 	m := &sim{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)),
-		nodes: map[string][]*node{}, shown: map[string][]showing{}, marked: map[string]uint64{},
+		nodes: map[string][]*node{}, shown: map[string][]showing{}, marked: map[string]map[uint64]uint64{},
 	}
 	for i := range 2 + m.rng.IntN(2) {
 		m.servers = append(m.servers, &server{name: string(rune('a' + i)), store: backup.NewMemory()})
@@ -287,7 +287,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 	for i := range 2 {
 		owner := backup.PartitionKey{Job: "j", Incarnation: "i", Operator: "o", Partition: i}.Owner()
 		m.owners = append(m.owners, owner)
-		m.nodes[owner] = []*node{{}}
+		m.nodes[owner], m.marked[owner] = []*node{{}}, map[uint64]uint64{}
 	}
 	m.marking = m.rng.IntN(3) == 0
 	return m
@@ -453,7 +453,7 @@ func (p *process) mark(owner string, n uint64) uint64 {
 	ok, err := p.store.Mark(owner, p.epoch, fmt.Append(nil, number))
 	if ok && err == nil && p.ctx.Err() == nil {
 		p.m.mu.Lock()
-		p.m.marked[owner] = max(p.m.marked[owner], number)
+		p.m.marked[owner][p.epoch] = number
 		p.m.mu.Unlock()
 	}
 	return n
@@ -583,10 +583,12 @@ func (p *process) check(owner string, state map[string]string, mark []byte) *nod
 	}
 	if m.marking {
 		found, _ := strconv.ParseUint(string(mark), 10, 64)
-		if found < m.marked[owner] {
-			m.fail("epoch %d of %s: mark %x, and %x was reported durable", p.epoch, owner, found, m.marked[owner])
+		for epoch, number := range m.marked[owner] {
+			if epoch < p.epoch && found < number {
+				m.fail("epoch %d of %s: mark %x, and %x was durable in epoch %d", p.epoch, owner, found, number, epoch)
+			}
 		}
-		m.marked[owner] = max(m.marked[owner], found) // what was shown must stay, too
+		m.marked[owner][p.epoch] = found // what was shown must stay, too
 	}
 	m.shown[owner] = append(m.shown[owner], showing{p.epoch, at})
 	if p.epoch == uint64(len(m.procs)) { // nobody writes, so that all must be alike
@@ -594,6 +596,11 @@ func (p *process) check(owner string, state map[string]string, mark []byte) *nod
 			if slices.Contains(p.store.View(), s.name) {
 				if !maps.Equal(contentsOf(m.t, s.store, prefixOf(owner)), state) {
 					m.fail("epoch %d of %s: server %s has something else", p.epoch, owner, s.name)
+				}
+				kept, err := s.store.(backup.Marker).ReadMark(owner)
+				require.NoError(m.t, err)
+				if _, kept = cutMark(kept); m.marking && !bytes.Equal(kept, mark) {
+					m.fail("epoch %d of %s: server %s has mark %s, not %s", p.epoch, owner, s.name, kept, mark)
 				}
 			}
 		}
