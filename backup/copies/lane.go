@@ -163,27 +163,20 @@ func (s *Store) startWrite(l *lane, t turn) {
 	for i := range w.parts {
 		p := &w.parts[i]
 		p.answer = p.answered
-		if s.toSend(p) {
+		switch {
+		case p.m.isGone(): // the Store is being closed
+			w.fail(s.whyGone(p.m))
+		case s.toSend(p):
 			sending = append(sending, p)
 		}
 	}
-	var failing bool
-	if s.closed { // some members may have been given up
-		for i := range w.parts {
-			failing = failing || w.parts[i].m.isGone()
-		}
-		if failing {
-			w.fail(backup.ErrClosed)
-		}
-	}
+	finished := w.complete()
 	s.mu.Unlock()
-	if failing {
-		s.unsend(sending)
-		s.finish(w)
-		return
-	}
 	for _, p := range sending {
 		p.send()
+	}
+	if finished {
+		s.finish(w)
 	}
 }
 
@@ -320,16 +313,6 @@ func (s *Store) toSend(p *part) bool {
 	p.m.asked++
 	p.w.refs++
 	return true
-}
-
-// unsend takes back what was counted.
-func (s *Store) unsend(parts []*part) {
-	s.mu.Lock()
-	for _, p := range parts {
-		p.m.asked--
-		p.w.refs--
-	}
-	s.mu.Unlock()
 }
 
 // send applies the step that the part is at. It was counted by toSend.

@@ -40,7 +40,6 @@ type Options struct {
 // It owns one goroutine, and one for each question under way that a member has to answer while others wait; Close ends them.
 type Store struct {
 	o        Options
-	names    []string      // of all members there ever were, fixed
 	wake     chan struct{} // capacity 1: for the watch
 	stop     chan struct{} // ends the watch
 	watching sync.WaitGroup
@@ -94,14 +93,13 @@ func start(view []*member, o Options) *Store {
 		o: o, view: view, lanes: map[string]*lane{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), finished: make(chan struct{}),
 	}
-	for i, m := range view {
-		if slices.Contains(s.names, m.name) {
-			panic(fmt.Sprintf("copies: two members %q", view[i].name))
-		}
-		s.names = append(s.names, m.name)
-	}
 	if len(view) == 0 {
 		panic("copies: no members")
+	}
+	for i, m := range view {
+		if slices.ContainsFunc(view[:i], func(o *member) bool { return o.name == m.name }) {
+			panic(fmt.Sprintf("copies: two members %q", m.name))
+		}
 	}
 	s.drained.L = &s.mu
 	s.watching.Go(s.watch)
