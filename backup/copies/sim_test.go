@@ -20,7 +20,10 @@ import (
 	"github.com/afstream/afstream/backup"
 )
 
-var simRuns = flag.Int("sim.runs", 150, "runs of the simulation")
+var (
+	simRuns = flag.Int("sim.runs", 60, "runs of the simulation")
+	simSeed = flag.Uint64("sim.seed", 0, "seed of the first run of the simulation; 0 for a new one")
+)
 
 // sim is some servers and a sequence of processes, in fake time. Each process takes over all owners in an epoch of its own
 // while the one before may still be running, and learns late of which servers were dropped.
@@ -48,7 +51,8 @@ type node struct {
 	id     uint64
 	parent *node
 	epoch  uint64
-	batch  *backup.Batch
+	batch  *backup.Batch // sent
+	kept   *backup.Batch // what it was: the other one is the caller's again
 	acked  bool
 }
 
@@ -479,28 +483,19 @@ func (m *sim) draw(owner string, parent *node, epoch uint64) *node {
 	for range m.rng.IntN(3) {
 		b.Deletes = append(b.Deletes, fmt.Append(nil, prefix, "k", m.rng.IntN(30)))
 	}
-	if m.rng.IntN(40) == 0 { // has no room for its number
+	if m.rng.IntN(80) == 0 { // has no room for its number
 		key := fmt.Append(nil, prefix, "large", m.rng.IntN(3))
 		room := backup.MaxBatchBytes - b.Size() - entryOverhead - len(key)
 		b.Puts = append(b.Puts, backup.Entry{Key: key, Value: bytes.Repeat([]byte{byte(n.id)}, room)})
 	}
-	n.batch = b
-	// What it consists of is the caller's again after done, so the model keeps a copy.
 	kept := *b
 	kept.Puts = nil
 	for _, e := range b.Puts {
 		kept.Puts = append(kept.Puts, backup.Entry{Key: e.Key, Value: bytes.Clone(e.Value)})
 	}
-	sent := *b
-	n.batch = &sent
-	m.keep(n, &kept)
+	n.batch, n.kept = b, &kept
 	return n
 }
-
-// keep is where the model has the contents of batches.
-func (m *sim) keep(n *node, b *backup.Batch) { contents.Store(n, b) }
-
-var contents sync.Map // *node to *backup.Batch
 
 // replay returns what the batches up to n make of nothing.
 func replay(n *node) map[string]string {
@@ -510,24 +505,23 @@ func replay(n *node) map[string]string {
 	}
 	state := map[string]string{}
 	for _, n := range slices.Backward(path) {
-		b, _ := contents.Load(n)
-		for _, e := range b.(*backup.Batch).Puts {
+		for _, e := range n.kept.Puts {
 			state[string(e.Key)] = string(e.Value)
 		}
-		for _, k := range b.(*backup.Batch).Deletes {
+		for _, k := range n.kept.Deletes {
 			delete(state, string(k))
 		}
 	}
 	return state
 }
 
-func (n *node) descendsFrom(a *node) bool {
+// path is the batches up to n, that on which all build included.
+func (n *node) path() map[*node]bool {
+	path := map[*node]bool{}
 	for ; n != nil; n = n.parent {
-		if n == a {
-			return true
-		}
+		path[n] = true
 	}
-	return false
+	return path
 }
 
 // takeOver fences an owner and checks what there is. ok is false if the process has ended, or somebody else took over.
@@ -626,13 +620,14 @@ func (m *sim) verdict() {
 	defer m.mu.Unlock()
 	for _, owner := range m.owners {
 		for i, later := range m.shown[owner] {
+			there := later.at.path()
 			for _, n := range m.nodes[owner] {
-				if n.acked && n.epoch < later.epoch && !later.at.descendsFrom(n) {
+				if n.acked && n.epoch < later.epoch && !there[n] {
 					m.fail("%s: epoch %d was at batch %d, without batch %d of epoch %d, which was durable", owner, later.epoch, later.at.id, n.id, n.epoch)
 				}
 			}
 			for _, earlier := range m.shown[owner][:i] {
-				if earlier.epoch < later.epoch && !later.at.descendsFrom(earlier.at) {
+				if earlier.epoch < later.epoch && !there[earlier.at] {
 					m.fail("%s: epoch %d was at batch %d, without batch %d, which epoch %d had read", owner, later.epoch, later.at.id, earlier.at.id, earlier.epoch)
 				}
 			}
@@ -724,7 +719,10 @@ func (m *sim) run() {
 // Whatever fails, and however late the processes learn of the view: what was reported durable is there for each successor, what
 // a successor has read is there for all that follow, and one of the view is enough.
 func TestSimulation(t *testing.T) {
-	seed := rand.Uint64()
+	seed := *simSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
 	t.Logf("seeds from %d", seed)
 	var acked, unacked, fences, drops, refused, larger int
 	for run := range uint64(*simRuns) {
@@ -738,13 +736,14 @@ func TestSimulation(t *testing.T) {
 			refused += m.stats.refused
 			larger += m.stats.larger
 		})
-		contents.Clear()
 		if t.Failed() {
 			t.FailNow()
 		}
 	}
 	t.Logf("%d batches durable, %d not, %d refused, %d times taken over, %d of these with an older view, %d drops", acked, unacked, refused, fences, larger, drops)
-	require.Positive(t, unacked)
-	require.Positive(t, refused)
-	require.Positive(t, larger)
+	if *simRuns >= 20 {
+		require.Positive(t, unacked)
+		require.Positive(t, refused)
+		require.Positive(t, larger)
+	}
 }
