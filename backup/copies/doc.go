@@ -60,7 +60,8 @@
 // never taken as a source until its record is written anew. In the end all get a new record, unless they had the same one.
 //
 // C7 follows from C5: whoever has read one member after his Fence has read them all. Before any Fence, one may read what
-// is on one member only.
+// is on one member only; so may one whose successor has begun to write in between. Where that matters, a second Fence of the same
+// epoch after reading tells: without an error, what was read is what is on all of them.
 //
 // Marks (backup.Marker) have numbers of their own: the latest wins, and is on all members before Fence returns.
 //
@@ -78,7 +79,11 @@
 // how far it is, and they bring it up to date. A record that is damaged inside a member's database is not mended from the others, but
 // reported as it is with a single store.
 //
-// backup.DropJob, if interrupted, may leave garbage on some members that a repetition does not find.
+// Once dropped, a member has no way back, and there is none for a view to grow: whoever has lost a server has one copy less until the
+// job ends.
+//
+// backup.DropJob, if interrupted, may leave garbage on some members that a repetition does not find. It leaves the record of
+// each owner, of about 150 bytes, as it leaves its fence.
 //
 // # Cost
 //
