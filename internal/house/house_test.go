@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
 	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link", "cluster/overnats", "controller/machine"},
-	{"algorithms/", "worker", "cluster/clustertest"},
+	{"algorithms/", "worker", "backup/copies", "cluster/clustertest"},
 	{"algorithms/spacesaving", "controller", "controller/leader", "node"},
 	{"job", "internal/jobtest"},
 	{"experiments"},
