@@ -66,20 +66,29 @@ func TestProcess(t *testing.T) {
 		p.Start()
 		p.Await("two")
 		require.NotContains(t, p.Output(), "bye")
+		p.Kill()
+		require.Equal(t, -1, p.Wait())
+		require.True(t, p.Ended())
+
+		// It must not fork meanwhile: a shell whose child was stopped before it ran anything is not stopped but waits.
+		p = Start(t, shell(`echo one; exec sleep 1000`))
+		p.Await("one")
 		p.Stop()
 		require.Eventually(t, func() bool { return state(t, p.PID()) == "T" }, patience, time.Millisecond)
 		p.Continue()
 		require.Eventually(t, func() bool { return state(t, p.PID()) != "T" }, patience, time.Millisecond)
-		p.Kill()
-		require.Equal(t, -1, p.Wait())
-		require.True(t, p.Ended())
-		p.Start()
 		pid = p.PID()
 	})
 	require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
+// state is the letter of what a process does, T if it was stopped.
 func state(t *testing.T, pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil {
+		_, after, _ := strings.Cut(string(stat), ") ")
+		return after[:1]
+	}
 	out, err := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
 	require.NoError(t, err)
 	return strings.TrimSpace(string(out))[:1]
