@@ -40,7 +40,8 @@ type Options struct {
 	// goroutines, once per slab, and must be cheap; may be nil.
 	OnProgress func(done, total int64)
 
-	pace pace // of Allocate; the zero value is the usual one
+	rebuild uint64 // Config.Rebuild of the workers
+	pace    pace   // of Allocate; the zero value is the usual one
 }
 
 // validate joins all faults of o but those of Faults.
