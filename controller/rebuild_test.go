@@ -257,3 +257,16 @@ func TestSourcesKeepWhatARebuildNeeds(t *testing.T) {
 		require.Greater(t, replayed, uint64(4000*herd)/2, "the state holds twice as many of each input")
 	}
 }
+
+// A state that was backed up because it needs too much is rebuilt from that backup, and what has come since, by the next incarnation: its
+// marks count only when a commit of its own says from where.
+func TestRebuildsOnTopOfABackup(t *testing.T) {
+	h := herding{n: 40_000, sources: 1, longer: 1000, workers: 1, compute: 1, limit: 12_000}
+	var out gather[[2]uint64]
+	o := options(40, 300, 400)
+	for _, at := range []uint64{20_000, 26_000, 45_000, 50_000} {
+		o.Faults = append(o.Faults, controller.Fault{Operator: "match", Items: at})
+	}
+	r := h.run(t, h.topology(&out), o, &out)
+	require.Len(t, r.Failures, 4)
+}

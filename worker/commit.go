@@ -57,7 +57,7 @@ func (o *operator) obey() error {
 // lacks is within theta, as with a commit of the position alone. Now and then it leaves the mark to a commit, which also
 // clears the item log.
 func (o *operator) mark() (bool, error) {
-	if o.w.cfg.Guarantee.batches() || o.unlogged == marksBetween {
+	if o.w.cfg.Guarantee.batches() || o.unlogged == marksBetween || o.rebuild.on() && !o.rebuild.placed {
 		return false, nil
 	}
 	if err := o.flush(); err != nil {

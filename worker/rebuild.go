@@ -38,6 +38,7 @@ type rebuild struct {
 	flight  place              // of the commit under way
 	durable place              // of the newest durable commit
 	saving  bool               // the commit under way holds the whole state
+	placed  bool               // the newest durable commit names a place; until then there are no marks
 	limit   uint64             // items to be replayed at most
 	target  []uint64           // per input channel, what was processed before; not changed after Load
 	silent  atomic.Bool        // not all inputs have come to their targets
@@ -77,7 +78,7 @@ func (r *rebuild) restore(o *operator, from *backup.Restored) {
 	r.limit = cmp.Or(o.w.cfg.Rebuild, replayLimit)
 	r.target = r.here(o).inputs
 	// After the end of the stream there is nothing to rebuild, and commits of a state that was backed up have no place.
-	if from != nil && len(from.Outputs) == len(o.inputs) && !o.closed.Last {
+	if r.placed = from != nil && len(from.Outputs) == len(o.inputs); r.placed && !o.closed.Last {
 		for i := range o.inputs {
 			o.inputs[i].Seq = min(o.inputs[i].Seq, from.Outputs[i])
 		}
@@ -184,7 +185,7 @@ func (r *rebuild) begun(o *operator, whole bool) (saving bool) {
 
 // settled takes note that the commit is durable: the senders need keep nothing before its place.
 func (r *rebuild) settled(o *operator) {
-	r.durable = r.flight
+	r.durable, r.placed = r.flight, true
 	if r.saving {
 		r.places = slices.DeleteFunc(r.places, func(p place) bool { return p.given <= r.durable.given })
 		r.places = slices.Insert(r.places, 0, r.durable)
