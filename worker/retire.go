@@ -49,10 +49,11 @@ func (w *Worker) Retire() error {
 // Retired says whether the worker has ended by Retire and not otherwise.
 func (w *Worker) Retired() bool { return w.retirement.done.Load() && w.fault.Load() == nil }
 
-// quieten stops taking in what arrives, once that is asked for.
+// quieten stops taking in what arrives, once that is asked for. A state that is being rebuilt is finished first: it is not
+// what its marks say.
 func (u *upstream) quieten() bool {
 	r := &u.w.retirement
-	if !r.asked.Load() {
+	if !r.asked.Load() || slices.ContainsFunc(u.w.operators, func(o *operator) bool { return o.rebuild.silent.Load() }) {
 		return false
 	}
 	if !r.quiet.Swap(true) {
