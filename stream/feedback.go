@@ -70,6 +70,7 @@ type mailbox[F any] struct {
 	slots   []atomic.Pointer[F]
 	pending atomic.Bool
 	wake    func()
+	codec   *codec[F]
 }
 
 // Mailbox is what the runtime sees of the feedback that waits for one partition.
@@ -78,8 +79,21 @@ type Mailbox interface {
 	Pending() bool
 	// Deliver hands what waits to the operator that the mailbox belongs to, and returns how many values that were.
 	Deliver() (int, error)
+	// Put takes the wire form of a value from sending partition from of another process, and keeps none of it. Any
+	// goroutine may call it. The error is about a value, or a partition, that does not exist.
+	Put(from int, wire []byte) error
 	// Waiting counts the values that would be lost now.
 	Waiting() int
+}
+
+// Outbox is a mailbox that stands in for that of a partition in another process: whoever made it takes the values out and
+// sends them there, where they are given to Mailbox.Put.
+type Outbox interface {
+	// Pending says whether something waits.
+	Pending() bool
+	// Take calls each with the wire form of all that waits, which it must not keep. An error is about a type that has no
+	// wire form, or of each.
+	Take(each func(from int, wire []byte) error) error
 }
 
 type boundMailbox[F any] struct {
@@ -105,6 +119,46 @@ func (m boundMailbox[F]) Deliver() (int, error) {
 	return n, nil
 }
 
+func (m boundMailbox[F]) Put(from int, wire []byte) error {
+	if from < 0 || from >= len(m.slots) {
+		return fmt.Errorf("%w: feedback of partition %d of %d", ErrWire, from, len(m.slots))
+	}
+	values, err := m.codec.decode(nil, wire)
+	if err != nil {
+		return err
+	}
+	if len(values) != 1 {
+		return fmt.Errorf("%w: feedback of %d values", ErrWire, len(values))
+	}
+	m.slots[from].Store(&values[0])
+	m.pending.Store(true)
+	m.wake()
+	return nil
+}
+
+// outbox implements Outbox.
+type outbox[F any] struct{ *mailbox[F] }
+
+func (o outbox[F]) Pending() bool { return o.pending.Load() }
+
+func (o outbox[F]) Take(each func(from int, wire []byte) error) error {
+	o.pending.Store(false) // before looking: what comes now sets it again
+	for from := range o.slots {
+		value := o.slots[from].Swap(nil)
+		if value == nil {
+			continue
+		}
+		wire, err := o.codec.append(nil, []F{*value})
+		if err != nil {
+			return err
+		}
+		if err := each(from, wire); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (m boundMailbox[F]) Waiting() int {
 	n := 0
 	for from := range m.slots {
@@ -119,13 +173,19 @@ func (m boundMailbox[F]) Waiting() int {
 type Post interface {
 	// Connect leads feedback for partition to into a mailbox, in place of the one before it. Any goroutine may call it.
 	Connect(to int, m Mailbox)
+	// ConnectOutbox does the same where the partition is in another process.
+	ConnectOutbox(to int, o Outbox)
 	// Dropped counts the values that were replaced before they were taken.
 	Dropped() uint64
 }
 
 // Connect implements Post.
-func (f *Feedback[F]) Connect(to int, m Mailbox) {
-	box := m.(boundMailbox[F]).mailbox
+func (f *Feedback[F]) Connect(to int, m Mailbox) { f.connect(to, m.(boundMailbox[F]).mailbox) }
+
+// ConnectOutbox implements Post.
+func (f *Feedback[F]) ConnectOutbox(to int, o Outbox) { f.connect(to, o.(outbox[F]).mailbox) }
+
+func (f *Feedback[F]) connect(to int, box *mailbox[F]) {
 	f.boxes[to].Store(box)
 	if value := f.early[to].Swap(nil); value != nil {
 		f.put(box, value)
@@ -142,6 +202,9 @@ type BackEdge struct {
 	NewMailbox func(op any, wake func()) (Mailbox, error)
 	// NewPost gives one sending partition its way back.
 	NewPost func(op any, from int) (Post, error)
+	// NewOutbox makes an outbox for one receiving partition in another process; wake is called after every value put into
+	// it.
+	NewOutbox func(wake func()) Outbox
 }
 
 // FeedbackTo lets the operator behind from send values of type F back to the operator behind to. The first must be a
@@ -155,15 +218,18 @@ func FeedbackTo[F, A, B any](from Stream[A], to Stream[B]) {
 	if from.node.IsSource || to.node.IsSource {
 		t.fault("operator %q: feedback goes between operators, not sources", from.node.Name)
 	}
-	e := &BackEdge{From: from.node, To: to.node}
+	e, codec := &BackEdge{From: from.node, To: to.node}, newCodec[F]()
+	newMailbox := func(wake func()) *mailbox[F] {
+		return &mailbox[F]{slots: make([]atomic.Pointer[F], e.From.Partitions()), wake: wake, codec: codec}
+	}
 	e.NewMailbox = func(op any, wake func()) (Mailbox, error) {
 		r, ok := op.(FeedbackReceiver[F])
 		if !ok {
 			return nil, fmt.Errorf("%T takes no feedback of type %v", op, reflect.TypeFor[F]())
 		}
-		m := &mailbox[F]{slots: make([]atomic.Pointer[F], e.From.Partitions()), wake: wake}
-		return boundMailbox[F]{mailbox: m, op: r}, nil
+		return boundMailbox[F]{mailbox: newMailbox(wake), op: r}, nil
 	}
+	e.NewOutbox = func(wake func()) Outbox { return outbox[F]{newMailbox(wake)} }
 	e.NewPost = func(op any, from int) (Post, error) {
 		s, ok := op.(FeedbackSender[F])
 		if !ok {

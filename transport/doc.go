@@ -1,5 +1,5 @@
 // Package transport carries frames between workers. It decides nothing: it moves frames in order from one sending
-// worker to one receiving worker, and feedback the other way, until one of the two is gone.
+// worker to one receiving worker, and acknowledgements the other way, until one of the two is gone.
 //
 // [Pipe] is the transport within a process: it hands over slabs. Both directions are lock-free rings, and a push or
 // pop wakes the other side's [ringbuf.Parker], so a worker can wait for all its connections at once.

@@ -233,26 +233,6 @@ func TakeAck(body []byte) (a Ack, rest []byte, err error) {
 	return a, r.rest, nil
 }
 
-// AppendFeedback appends a feedback value of a channel; what it holds is opaque to the transport.
-func AppendFeedback(dst []byte, c Channel, value []byte) []byte {
-	dst = binary.AppendUvarint(appendChannel(dst, c), uint64(len(value)))
-	return append(dst, value...)
-}
-
-// FeedbackBytes is what a feedback value takes at most besides itself.
-const FeedbackBytes = 3*5 + binary.MaxVarintLen64
-
-// TakeFeedback reads what AppendFeedback wrote. value shares the memory of body.
-func TakeFeedback(body []byte) (c Channel, value, rest []byte, err error) {
-	r := reader{rest: body}
-	c = r.channel()
-	value = r.bytes(r.number())
-	if r.bad {
-		return Channel{}, nil, nil, fmt.Errorf("%w: value in %d bytes", ErrWire, len(body))
-	}
-	return c, value, r.rest, nil
-}
-
 // reader takes values off a body. After the first that is not there all are zero.
 type reader struct {
 	rest []byte

@@ -187,7 +187,7 @@ func TestLargeItems(t *testing.T) {
 	require.EqualError(t, err, "transport: item too large: item 102 of channel 2->3, edge 1, takes 920 bytes and a message holds 888: make items smaller, or raise max_payload of the NATS server")
 }
 
-func TestAcksAndFeedbackRoundTrip(t *testing.T) {
+func TestAcksRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := Ack{
 			Channel: Channel{Edge: rapid.IntRange(0, 1<<31-1).Draw(rt, "edge"), From: 1, To: rapid.IntRange(0, 300).Draw(rt, "to")},
@@ -200,15 +200,6 @@ func TestAcksAndFeedbackRoundTrip(t *testing.T) {
 		require.NoError(rt, err)
 		require.Equal(rt, a, got)
 		require.Equal(rt, []byte{1, 2}, rest)
-
-		value := rapid.SliceOf(rapid.Byte()).Draw(rt, "value")
-		wire = AppendFeedback(nil, a.Channel, value)
-		require.LessOrEqual(rt, len(wire), FeedbackBytes+len(value))
-		c, v, rest, err := TakeFeedback(append(wire, 3))
-		require.NoError(rt, err)
-		require.Equal(rt, a.Channel, c)
-		require.True(rt, bytes.Equal(value, v))
-		require.Equal(rt, []byte{3}, rest)
 	})
 }
 
@@ -309,22 +300,6 @@ func FuzzTakeAck(f *testing.F) {
 		require.NoError(t, err)
 		require.Empty(t, rest)
 		require.Equal(t, a, back)
-	})
-}
-
-func FuzzTakeFeedback(f *testing.F) {
-	f.Add(AppendFeedback(nil, Channel{1, 2, 3}, []byte("value")))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		c, value, _, err := TakeFeedback(body)
-		if err != nil {
-			require.ErrorIs(t, err, ErrWire)
-			return
-		}
-		c2, v2, rest, err := TakeFeedback(AppendFeedback(nil, c, value))
-		require.NoError(t, err)
-		require.Empty(t, rest)
-		require.Equal(t, c, c2)
-		require.True(t, bytes.Equal(value, v2))
 	})
 }
 

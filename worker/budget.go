@@ -19,7 +19,7 @@ func (c *Config) remembered(level uint64) uint64 {
 	}
 	k := uint64(0)
 	for _, at := range c.FailedAt {
-		if level < at+uint64(c.Node.Forget) {
+		if level < at || level-at < uint64(c.Node.Forget) { // at may be the highest number there is
 			k++
 		}
 	}
@@ -46,12 +46,16 @@ func split(cfg *Config, m stream.Measure, k uint64) threshold.Budget {
 	})
 }
 
-// startLevel is the window level that a new incarnation counts its failures at: where the last one struck.
+// startLevel is the window level that a new incarnation counts its failures at: where the last one struck of which that
+// is known.
 func (c *Config) startLevel() uint64 {
-	if n := len(c.FailedAt); n > 0 {
-		return c.FailedAt[n-1]
+	level := uint64(0)
+	for _, at := range c.FailedAt {
+		if at != UnknownLevel {
+			level = max(level, at)
+		}
 	}
-	return 0
+	return level
 }
 
 // raise gives the partition back what forgotten failures had taken, once a window is closed. No commit is under way.

@@ -69,6 +69,9 @@ const (
 	Live
 )
 
+// UnknownLevel, in Config.FailedAt, is that of a failure of which nobody knows when it struck: it is never forgotten.
+const UnknownLevel = streamEnded
+
 // Job identifies the job in the store.
 type Job struct{ Name, Incarnation string }
 
@@ -79,7 +82,7 @@ type Config struct {
 	Index     int      // number of the worker within its operator
 	Epoch     uint64   // incarnation, from 1
 	Failures  uint64   // durable before this incarnation was made
-	FailedAt  []uint64 // of each failure, the last window that the worker had closed
+	FailedAt  []uint64 // of each failure, the last window that the worker had closed, or UnknownLevel
 	FailedIn  []uint64 // of each failure, the epoch that it ended; nil if all before this one ended so
 	Grant     *Grant   // its part of Theta, durable before this incarnation was made; nil for an equal one
 	Guarantee Guarantee

@@ -17,8 +17,20 @@ import (
 // errHalted unwinds a compute goroutine out of user code when its worker is stopped or killed.
 var errHalted = errors.New("worker: halted")
 
-// ErrPanic is wrapped by the error of a worker whose operator panicked.
+// ErrPanic is wrapped by the error of a worker whose operator panicked, which is a *[Panic].
 var ErrPanic = errors.New("operator panicked")
+
+// Panic is how a worker ends whose operator panicked.
+type Panic struct {
+	Stack string // of the goroutine that panicked, at that moment
+	err   error
+}
+
+// Error says who panicked with what, and where.
+func (p *Panic) Error() string { return p.err.Error() }
+
+// Unwrap returns an error that wraps ErrPanic.
+func (p *Panic) Unwrap() error { return p.err }
 
 // core is what the compute goroutines of operators and of sources have in common.
 type core struct {
@@ -183,11 +195,12 @@ func (w *Worker) guard(place string, run func() error) (err error) {
 		case r == errHalted:
 			err = nil
 		case r == nil: // runtime.Goexit: the goroutine ends, whatever is said here
-			err = fmt.Errorf("%s %s: %w: it ended its goroutine", w.cfg.Node.Name, place, ErrPanic)
-			w.fail(err)
+			err = &Panic{err: fmt.Errorf("%s %s: %w: it ended its goroutine", w.cfg.Node.Name, place, ErrPanic), Stack: string(debug.Stack())}
+			w.Fail(err)
 		default:
-			w.log.Debug("operator panicked", "worker", w.cfg.name(), "place", place, "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%s %s: %w: %v (%s)", w.cfg.Node.Name, place, ErrPanic, r, panicked())
+			p := &Panic{err: fmt.Errorf("%s %s: %w: %v (%s)", w.cfg.Node.Name, place, ErrPanic, r, panicked()), Stack: string(debug.Stack())}
+			w.log.Debug("operator panicked", "worker", w.cfg.name(), "place", place, "panic", r, "stack", p.Stack)
+			err = p
 		}
 	}()
 	err = run()

@@ -50,6 +50,27 @@ func ConnectBack(e *stream.BackEdge, from, to *Worker) {
 	}
 }
 
+// ConnectOutbox leads the feedback of edge e from the worker's partitions to partition to of another process into box, in
+// place of what it went into before.
+func (w *Worker) ConnectOutbox(e *stream.BackEdge, to int, box stream.Outbox) {
+	out := slices.Index(e.From.BackOut, e)
+	for _, o := range w.operators {
+		o.posts[out].ConnectOutbox(to, box)
+	}
+}
+
+// PutBack gives partition to of the worker a value of edge e that partition from of another process has sent, see
+// stream.Mailbox.
+func (w *Worker) PutBack(e *stream.BackEdge, from, to int, value []byte) error {
+	in := slices.Index(e.To.BackIn, e)
+	for _, o := range w.operators {
+		if o.index == to {
+			return o.mail[in].Put(from, value)
+		}
+	}
+	return fmt.Errorf("%s has no partition %d", w.cfg.name(), to)
+}
+
 // collect hands the operator the feedback and the values of its peers that have arrived.
 func (o *operator) collect() error {
 	for _, m := range o.mail {

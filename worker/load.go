@@ -36,7 +36,7 @@ func (w *Worker) load(ctx context.Context) error {
 	if w.cfg.Node.IsSource {
 		return w.loadSources()
 	}
-	w.replay = operatorReplay(&w.cfg)
+	w.replay = ReplayOf(w.cfg.Node, w.cfg.Guarantee)
 	w.up = &upstream{w: w, park: ringbuf.NewParker(), channels: make([][][]*inChannel, len(w.cfg.Node.Inputs))}
 	for i := range w.cfg.Node.Compute {
 		if err := w.loadOperator(ctx, i); err != nil {
@@ -47,14 +47,17 @@ func (w *Worker) load(ctx context.Context) error {
 	return nil
 }
 
-// operatorReplay is how the output of an operator can be had again.
-func operatorReplay(cfg *Config) Replay {
+// ReplayOf says how the output of an operator can be had again, before any of its workers is loaded. Of a source it
+// supposes that it can go back, as Worker.Replay knows once it was opened.
+func ReplayOf(n *stream.Node, g Guarantee) Replay {
 	switch {
-	case cfg.Guarantee == None:
+	case g == None:
 		return Live
-	case cfg.Node.EmitOnClose:
+	case n.IsSource:
+		return Rewinds
+	case n.EmitOnClose:
 		return Retains
-	case cfg.Guarantee.batches() && cfg.emits():
+	case g.batches() && emits(n):
 		return Remakes
 	}
 	return AtRisk
@@ -88,10 +91,7 @@ func (w *Worker) addLane(c *core) *lane {
 
 func (w *Worker) loadSources() error {
 	w.budget = split(&w.cfg, stream.Measure{}, w.cfg.remembered(w.cfg.startLevel()))
-	w.replay = Live
-	if w.cfg.Guarantee != None {
-		w.replay = Rewinds
-	}
+	w.replay = ReplayOf(w.cfg.Node, w.cfg.Guarantee)
 	for i := range w.cfg.Node.Compute {
 		if err := w.openSource(i); err != nil {
 			return fmt.Errorf("open %s: %w", w.cfg.name(), err)
@@ -101,8 +101,16 @@ func (w *Worker) loadSources() error {
 		if err := w.loadSource(i, s); err != nil {
 			return fmt.Errorf("restore %s: %w", w.cfg.name(), err)
 		}
+		w.restored(i, s.exit.level)
 	}
 	return nil
+}
+
+// restored takes note of the window that a partition had closed when its backup was made.
+func (w *Worker) restored(i int, level uint64) {
+	if i == 0 || level < w.level {
+		w.level = level
+	}
 }
 
 // openSource makes one partition of a source. If one of them cannot go back, all are read like pipes.
@@ -204,6 +212,11 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 	if err := o.restore(); err != nil {
 		return err
 	}
+	level := o.closed.Number
+	if o.pending {
+		level-- // this close is still to run
+	}
+	w.restored(i, level)
 	if err := o.openBack(); err != nil {
 		return err
 	}

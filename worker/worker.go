@@ -19,6 +19,7 @@ type Worker struct {
 	cfg    Config
 	log    *slog.Logger
 	replay Replay
+	level  uint64           // see Level
 	budget threshold.Budget // of each partition
 
 	operators []*operator // of an operator or sink
@@ -49,6 +50,9 @@ func (w *Worker) Alpha() float64 {
 	}
 	return w.operators[0].measure.Alpha
 }
+
+// Level returns the last window that all partitions of the worker had closed, durably, when it was loaded.
+func (w *Worker) Level() uint64 { return w.level }
 
 // Stats returns the worker's counters.
 func (w *Worker) Stats() *Stats { return w.stats }
@@ -90,7 +94,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	stage := func(run func() error) {
 		stages.Go(func() {
 			if err := run(); err != nil && !w.halted.Load() { // errors of a halted stage are the halt's own
-				w.fail(err)
+				w.Fail(err)
 			}
 		})
 	}
@@ -113,8 +117,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// fail ends the worker with an error.
-func (w *Worker) fail(err error) {
+// Fail ends the worker with an error, which Run returns if it is the first. Any goroutine may call it.
+func (w *Worker) Fail(err error) {
 	w.fault.CompareAndSwap(nil, &err)
 	w.Stop()
 }

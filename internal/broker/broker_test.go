@@ -1,11 +1,14 @@
 package broker
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -48,4 +51,56 @@ func TestListenOnWhatIsNoAddress(t *testing.T) {
 		require.Equal(t, local, b.Local(), address)
 		b.Close()
 	}
+}
+
+// TestStore: what was stored is there after a restart, in a directory that is made, and nobody else gets it meanwhile.
+func TestStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "one")
+	for i := range 2 {
+		b, err := Start(Options{Address: "0", Store: dir})
+		require.NoError(t, err)
+		nc, err := b.Connect()
+		require.NoError(t, err)
+		js, err := jetstream.New(nc)
+		require.NoError(t, err)
+		kv, err := js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b"})
+		require.NoError(t, err)
+		if i == 0 {
+			_, err = kv.Create(t.Context(), "k", []byte("v"))
+			require.NoError(t, err)
+		}
+		e, err := kv.Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, "v", string(e.Value()))
+
+		_, err = Start(Options{Address: "0", Store: dir})
+		require.ErrorIs(t, err, ErrInUse)
+		require.ErrorContains(t, err, "stop that or choose another directory")
+		nc.Close()
+		b.Close()
+	}
+}
+
+// TestStoreThatIsNone: a file where the directory should be, or below it, and an address that is taken.
+func TestStoreThatIsNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := Start(Options{Address: "0", Store: file})
+	require.ErrorContains(t, err, "open the store of a NATS server in")
+
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600))
+	_, err = Start(Options{Address: "0", Store: dir})
+	require.ErrorContains(t, err, "open the store of a NATS server in")
+	require.ErrorContains(t, err, "choose another")
+
+	b, err := Listen("0")
+	require.NoError(t, err)
+	defer b.Close()
+	dir = t.TempDir()
+	_, err = Start(Options{Address: strings.TrimPrefix(b.URL(), "nats://"), Store: dir})
+	require.ErrorContains(t, err, "address already in use")
+	again, err := Start(Options{Address: "0", Store: dir})
+	require.NoError(t, err, "a failed start lets go of the store")
+	again.Close()
 }

@@ -17,10 +17,11 @@ import (
 // The NATS connection should reconnect for ever (nats.MaxReconnects(-1)): if it gives up, all connections of the bus
 // fail.
 type Bus struct {
-	nc     *nats.Conn
-	prefix string
-	status chan nats.Status
-	done   chan struct{} // the watch has ended
+	carrier Carrier
+	prefix  string
+	nc      *nats.Conn       // nil if the carrier is another one
+	status  chan nats.Status // of nc
+	done    chan struct{}    // the watch has ended
 
 	mu     sync.Mutex
 	ends   map[string]*end // by subject that the end listens to
@@ -39,13 +40,23 @@ type BusStats struct {
 // NewBus returns a bus whose subjects all begin with prefix, which names the cluster: tokens of letters, digits, - and _,
 // joined by dots.
 func NewBus(nc *nats.Conn, prefix string) (*Bus, error) {
-	if !validPrefix.MatchString(prefix) {
-		return nil, fmt.Errorf("link: subject prefix %q must match %s", prefix, validPrefix)
+	b, err := NewBusOver(carried{nc}, prefix)
+	if err != nil {
+		return nil, err
 	}
-	b := &Bus{nc: nc, prefix: prefix, ends: map[string]*end{}, done: make(chan struct{})}
+	b.nc, b.done = nc, make(chan struct{})
 	b.status = nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
 	go b.watch() // ends with Close
 	return b, nil
+}
+
+// NewBusOver returns the same over another carrier, such as a simulated network. Nobody tells the bus when that was cut
+// off: what was lost then is sent again after a timeout.
+func NewBusOver(c Carrier, prefix string) (*Bus, error) {
+	if !validPrefix.MatchString(prefix) {
+		return nil, fmt.Errorf("link: subject prefix %q must match %s", prefix, validPrefix)
+	}
+	return &Bus{carrier: c, prefix: prefix, ends: map[string]*end{}}, nil
 }
 
 // watch has all ends send again what may have been lost when the connection to the server was.
@@ -62,7 +73,7 @@ func (b *Bus) watch() {
 				e.park.Wake()
 			})
 		case nats.CLOSED:
-			b.each(func(e *end) { e.fail(fmt.Errorf("%w: %w", errGone, nats.ErrConnectionClosed)) })
+			b.each(func(e *end) { e.fail(fmt.Errorf("%w: %w", ErrGone, nats.ErrConnectionClosed)) })
 		}
 	}
 }
@@ -111,7 +122,7 @@ func (b *Bus) open(e *end, send, listen string) error {
 		return fmt.Errorf("%w %q must match %s", ErrID, e.name, validID)
 	}
 	subject := b.prefix + ".link." + e.name + "."
-	e.carrier, e.subject = carried{b.nc}, subject+send
+	e.carrier, e.subject = b.carrier, subject+send
 	listen = subject + listen
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,38 +158,41 @@ func (b *Bus) Close() {
 	b.closed = true
 	b.mu.Unlock()
 	b.each((*end).close)
+	if b.nc == nil {
+		return
+	}
 	if first {
 		b.nc.RemoveStatusListener(b.status)
 	}
 	<-b.done
 }
 
-// carried is a carrier on a NATS connection.
+// carried is a Carrier on a NATS connection.
 type carried struct{ nc *nats.Conn }
 
 // errAway says that a message was not even tried: NATS would keep it and send it when nobody waits for it any more.
 var errAway = errors.New("not connected to NATS")
 
-func (c carried) publish(subject string, msg []byte) error {
+func (c carried) Publish(subject string, msg []byte) error {
 	if !c.nc.IsConnected() {
 		if c.nc.IsClosed() {
-			return fmt.Errorf("%w: %w", errGone, nats.ErrConnectionClosed)
+			return fmt.Errorf("%w: %w", ErrGone, nats.ErrConnectionClosed)
 		}
 		return errAway
 	}
 	err := c.nc.Publish(subject, msg)
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) {
-		return fmt.Errorf("%w: %w", errGone, err)
+		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return err
 }
 
-func (c carried) subscribe(subject string, limit window, deliver func(msg []byte)) (subscription, error) {
+func (c carried) Subscribe(subject string, messages, bytes int, deliver func(msg []byte)) (Subscription, error) {
 	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) { deliver(m.Data) })
 	if err != nil {
 		return nil, err
 	}
-	if err := sub.SetPendingLimits(limit.messages, limit.bytes); err != nil {
+	if err := sub.SetPendingLimits(messages, bytes); err != nil {
 		return nil, errors.Join(err, sub.Unsubscribe())
 	}
 	return &subscribed{sub: sub}, nil
@@ -187,7 +201,7 @@ func (c carried) subscribe(subject string, limit window, deliver func(msg []byte
 // defaultPayload is what a message may have as long as no server has said anything else.
 const defaultPayload = 1 << 20
 
-func (c carried) maxPayload() int {
+func (c carried) MaxPayload() int {
 	if n := c.nc.MaxPayload(); n > 0 {
 		return int(min(n, 64<<20))
 	}
@@ -199,14 +213,14 @@ type subscribed struct {
 	last atomic.Uint64
 }
 
-func (s *subscribed) dropped() uint64 {
+func (s *subscribed) Dropped() uint64 {
 	if n, err := s.sub.Dropped(); err == nil {
 		s.last.Store(uint64(n))
 	}
 	return s.last.Load()
 }
 
-func (s *subscribed) stop() {
-	s.dropped()
+func (s *subscribed) Stop() {
+	s.Dropped()
 	_ = s.sub.Unsubscribe() // fails only if the connection was closed, which ends it as well
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"time"
-
-	"github.com/afstream/afstream/transport"
 )
 
 // Defaults of [Config], and bounds that both ends rely on.
@@ -55,9 +53,6 @@ type Config struct {
 	// connection that was closed. It is called on a goroutine of the link or on the owner's and must neither block nor
 	// close the end. A peer that is silent is no failure. May be nil.
 	Failed func(err error)
-	// Feedback is given the values that the peer sends by Inbound.Feedback, on a goroutine of the link: it must not
-	// block, nor keep value. For Dial only; if it is nil feedback is dropped.
-	Feedback func(c transport.Channel, value []byte)
 }
 
 // withDefaults returns c with its zero fields filled in, or what is wrong with it.

@@ -3,7 +3,7 @@
 //
 // A connection has an id that both processes know, which is used once: [Bus.Dial] gives the end of the sending worker, a
 // [transport.Outbound], and [Bus.Listen] that of the receiving one, a [transport.Inbound]. It does not matter which
-// comes first. Frames travel on the subject PREFIX.link.ID.data, acknowledgements and feedback on PREFIX.link.ID.ack; so
+// comes first. Frames travel on the subject PREFIX.link.ID.data, acknowledgements on PREFIX.link.ID.ack; so
 // the sending process needs the right to publish the first and to subscribe the second, the receiving one the reverse.
 //
 // # Protocol
@@ -18,7 +18,6 @@
 //     interrupted.
 //   - No more messages and bytes may be beyond taken than the window allows: then [Outbound.Send] reports false and the
 //     owner is woken when there is room. The window is far below the limits at which NATS calls a consumer slow.
-//   - Feedback values are not numbered among these: the newest of a channel replaces one that waits, and may be lost.
 //
 // # Goroutines
 //

@@ -11,26 +11,27 @@ import (
 	"github.com/afstream/afstream/transport"
 )
 
-// carrier is what a link needs of NATS. Nothing it does is reliable.
-type carrier interface {
-	// publish sends a message and copies it before it returns. It may block. After errGone trying again is of no use.
-	publish(subject string, msg []byte) error
-	// subscribe has deliver called with each message, which then belongs to deliver. limit is how much may have to wait.
-	subscribe(subject string, limit window, deliver func(msg []byte)) (subscription, error)
-	// maxPayload is how many bytes a message may have.
-	maxPayload() int
+// Carrier is what a link needs of NATS. Nothing it does is reliable.
+type Carrier interface {
+	// Publish sends a message and copies it before it returns. It may block. After ErrGone trying again is of no use.
+	Publish(subject string, msg []byte) error
+	// Subscribe has deliver called with each message, which then belongs to deliver. messages and bytes are how much may
+	// have to wait.
+	Subscribe(subject string, messages, bytes int, deliver func(msg []byte)) (Subscription, error)
+	// MaxPayload is how many bytes a message may have.
+	MaxPayload() int
 }
 
-// subscription is one subject that is listened to.
-type subscription interface {
-	// dropped counts the messages that were lost since deliver was too slow.
-	dropped() uint64
-	// stop ends it; deliver may be called once more.
-	stop()
+// Subscription is one subject that is listened to.
+type Subscription interface {
+	// Dropped counts the messages that were lost since deliver was too slow.
+	Dropped() uint64
+	// Stop ends it; deliver may be called once more.
+	Stop()
 }
 
-// errGone is wrapped by the errors of a carrier that will take no message any more, or not this one.
-var errGone = errors.New("NATS takes no more messages")
+// ErrGone is wrapped by the errors of a carrier that will take no message any more, or not this one.
+var ErrGone = errors.New("NATS takes no more messages")
 
 // Timing of answers: the first few messages may wait together, for a short while.
 const (
@@ -52,9 +53,9 @@ type contents interface {
 type end struct {
 	name    string // the connection's id
 	cfg     Config
-	carrier carrier
+	carrier Carrier
 	subject string // where to send
-	sub     subscription
+	sub     Subscription
 	what    contents
 	owner   *ringbuf.Parker // of the goroutine that uses the end
 	park    *ringbuf.Parker // of the end's goroutine
@@ -76,9 +77,6 @@ type end struct {
 	hungry atomic.Bool   // the owner is to wake the goroutine when it has used enough, or all
 	used   window        // by the owner since it did so last; its own
 
-	feedback feedback
-	lastBack time.Time
-
 	payload  atomic.Int64 // bytes that a message may have
 	hello    atomic.Bool  // say hello and send all again; set by anybody
 	closing  atomic.Bool
@@ -96,7 +94,7 @@ func (e *end) start(listen string) error {
 	e.inbox = ringbuf.NewSPSC[[]byte](MaxMessages)
 	// Contents within the window, all of them once more, and answers.
 	e.mail.limit = 4 * MaxMessages
-	sub, err := e.carrier.subscribe(listen, window{messages: 4 * MaxMessages, bytes: 64 << 20}, func(msg []byte) {
+	sub, err := e.carrier.Subscribe(listen, 4*MaxMessages, 64<<20, func(msg []byte) {
 		if !e.mail.put(msg) {
 			e.overruns.Add(1)
 			return
@@ -107,7 +105,7 @@ func (e *end) start(listen string) error {
 		return fmt.Errorf("link %s: subscribe %s: %w", e.name, listen, err)
 	}
 	e.sub = sub
-	e.payload.Store(int64(e.carrier.maxPayload()))
+	e.payload.Store(int64(e.carrier.MaxPayload()))
 	e.hello.Store(true)
 	go e.run() // ends with close or fail
 	return nil
@@ -124,14 +122,13 @@ func (e *end) run() {
 		e.read(now)
 		e.resendDue(now)
 		e.write(now)
-		e.sendFeedback(now)
 		e.tell(now)
 		e.settle()
 		e.sleep()
 	}
 	e.lastWord()
 	e.mail.close()
-	e.sub.stop()
+	e.sub.Stop()
 	e.what.discard()
 	e.release()
 }
@@ -143,7 +140,7 @@ func (e *end) lastWord() {
 	}
 	msg := begin(nil, kindAnswer)
 	complete(msg, header{got: e.in.got, taken: e.taken.Load()})
-	_ = e.carrier.publish(e.subject, msg) // if it is lost the peer finds nobody to ask, as after a crash
+	_ = e.carrier.Publish(e.subject, msg) // if it is lost the peer finds nobody to ask, as after a crash
 }
 
 // sleep returns when there may be something to do.
@@ -174,9 +171,6 @@ func (e *end) ready() bool {
 	if e.behind && !e.hungry.Load() {
 		return true
 	}
-	if e.feedback.some.Load() && e.lastBack.IsZero() {
-		return true
-	}
 	some, busy := e.what.waiting()
 	return some && e.out.room() && (busy || !e.lingering.Load())
 }
@@ -193,15 +187,12 @@ func (e *end) deadline() time.Time {
 	if e.lingering.Load() {
 		earlier(e.wrote.Add(e.cfg.Linger))
 	}
-	if !e.lastBack.IsZero() {
-		earlier(e.lastBack.Add(e.cfg.Linger))
-	}
 	return first
 }
 
 // greet tells the peer that all it has sent so far may be lost, and assumes the same.
 func (e *end) greet(now time.Time) {
-	e.payload.Store(int64(e.carrier.maxPayload())) // it may be another server
+	e.payload.Store(int64(e.carrier.MaxPayload())) // it may be another server
 	e.transmit(begin(nil, kindHello), 0)
 	e.resend(e.out.lost(now), now)
 }
@@ -233,8 +224,6 @@ func (e *end) read(now time.Time) {
 		case kindHello:
 			e.urgent = true
 			e.resend(e.out.lost(now), now)
-		case kindFeedback:
-			e.receiveFeedback(h.number, content)
 		}
 	}
 }
@@ -329,8 +318,8 @@ func (e *end) transmit(msg []byte, number uint64) {
 	e.hungry.Store(true) // before the look: what the owner uses after it makes it wake us
 	taken := e.taken.Load()
 	complete(msg, header{number: number, got: e.in.got, taken: taken, missing: e.in.missing()})
-	switch err := e.carrier.publish(e.subject, msg); {
-	case errors.Is(err, errGone):
+	switch err := e.carrier.Publish(e.subject, msg); {
+	case errors.Is(err, ErrGone):
 		e.fail(err)
 	case err != nil:
 		e.refused.Add(1)

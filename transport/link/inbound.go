@@ -57,11 +57,6 @@ func (i *Inbound) Acknowledge(a transport.Ack) bool {
 	return true
 }
 
-// Feedback sends a value back to the other process, where Config.Feedback of [Bus.Dial] is given it. It never waits. Of
-// several values of one channel that wait only the newest is sent, and what is sent may be lost. An error says that the
-// value is too large for a message, or that the connection has ended.
-func (i *Inbound) Feedback(c transport.Channel, value []byte) error { return i.send(c, value) }
-
 // waiting implements contents.
 func (i *Inbound) waiting() (some, busy bool) { return i.acks.ring.Len() > 0, i.acks.busy() }
 
@@ -87,4 +82,4 @@ func (i *Inbound) Flush(ctx context.Context) error { return i.flush(ctx) }
 func (i *Inbound) Close() { i.close() }
 
 // Stats returns what has happened so far.
-func (i *Inbound) Stats() Stats { return i.stats(i.sub.dropped()) }
+func (i *Inbound) Stats() Stats { return i.stats(i.sub.Dropped()) }

@@ -202,10 +202,9 @@ func FuzzParse(f *testing.F) {
 func TestParseErrors(t *testing.T) {
 	for name, msg := range map[string][]byte{
 		"no header":         transport.Begin(nil, kindContent),
-		"unknown kind":      begin(nil, kindFeedback+1),
+		"unknown kind":      begin(nil, kindHello+1),
 		"no kind":           begin(nil, 0),
 		"content, number 0": append(begin(nil, kindContent), 1),
-		"empty feedback":    begin(nil, kindFeedback),
 		"answer and more":   append(begin(nil, kindAnswer), 1),
 	} {
 		transport.Seal(msg)

@@ -17,7 +17,7 @@ import (
 
 var modelRuns = flag.Int("link.runs", 300, "seeds of TestLossyNetwork")
 
-// network is a carrier that loses, delays, reorders and doubles messages by chance, and is cut off from time to time.
+// network is a Carrier that loses, delays, reorders and doubles messages by chance, and is cut off from time to time.
 type network struct {
 	mu      sync.Mutex
 	rnd     *rand.Rand
@@ -39,7 +39,7 @@ func newNetwork(rnd *rand.Rand) *network {
 	return n
 }
 
-func (n *network) publish(subject string, msg []byte) error {
+func (n *network) Publish(subject string, msg []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cut {
@@ -80,14 +80,14 @@ func (n *network) fly(subject string, msg []byte) {
 	})
 }
 
-func (n *network) subscribe(subject string, _ window, deliver func([]byte)) (subscription, error) {
+func (n *network) Subscribe(subject string, _, _ int, deliver func([]byte)) (Subscription, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.subs[subject] = deliver
 	return &heard{n, subject}, nil
 }
 
-func (n *network) maxPayload() int { return n.payload }
+func (n *network) MaxPayload() int { return n.payload }
 
 func (n *network) setCut(cut bool) {
 	n.mu.Lock()
@@ -100,9 +100,9 @@ type heard struct {
 	subject string
 }
 
-func (h *heard) dropped() uint64 { return 0 }
+func (h *heard) Dropped() uint64 { return 0 }
 
-func (h *heard) stop() {
+func (h *heard) Stop() {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
 	delete(h.n.subs, h.subject)

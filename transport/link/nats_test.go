@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -66,7 +65,6 @@ func newPair(t testing.TB, from, to *Bus, cfg Config) *pair {
 	var err error
 	p.out, err = from.Dial("conn_1", p.sender, cfg)
 	require.NoError(t, err)
-	cfg.Feedback = nil
 	p.in, err = to.Listen("conn_1", p.receiver, decoder(p.edges), cfg)
 	require.NoError(t, err)
 	return p
@@ -218,7 +216,7 @@ func TestDropsOfTheClient(t *testing.T) {
 	p.in.mail.mu.Lock() // NATS is held up until it has to drop: the window is larger than the limit
 	var wg sync.WaitGroup
 	wg.Go(func() { p.run(1000, small, func(int) {}) })
-	require.Eventually(t, func() bool { return p.in.sub.dropped() > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.in.sub.Dropped() > 0 }, 10*time.Second, time.Millisecond)
 	p.in.mail.mu.Unlock()
 	wg.Wait()
 	require.Positive(t, p.in.Stats().Slow)
@@ -261,41 +259,6 @@ func TestItemsOfAnotherBuild(t *testing.T) {
 		return p.in.closing.Load()
 	})
 	require.ErrorIs(t, <-failed, odd)
-}
-
-// Feedback goes the other way; of many values of a channel the newest arrives.
-func TestFeedback(t *testing.T) {
-	s := serve(t, 0, 4096)
-	defer s.Shutdown()
-	a, b := connect(t, s), connect(t, s)
-	type back struct {
-		c     transport.Channel
-		value string
-	}
-	got := make(chan back, 100_000)
-	p := newPair(t, a, b, Config{Feedback: func(c transport.Channel, value []byte) { got <- back{c, string(value)} }})
-	require.ErrorIs(t, p.in.Feedback(transport.Channel{}, make([]byte, 4096)), transport.ErrTooLarge)
-	last := map[transport.Channel]string{}
-	for i := range 30_000 {
-		c := transport.Channel{From: i % 3, To: i % 7}
-		last[c] = fmt.Sprint(i)
-		require.NoError(t, p.in.Feedback(c, []byte(last[c])))
-	}
-	before := map[transport.Channel]int{}
-	for len(last) > 0 {
-		b := <-got
-		var i int
-		_, err := fmt.Sscan(b.value, &i)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, i, before[b.c], "an older value after a newer one")
-		before[b.c] = i
-		if last[b.c] == b.value {
-			delete(last, b.c)
-		}
-	}
-	require.Positive(t, p.in.Stats().Conflated)
-	p.in.Close()
-	require.ErrorIs(t, p.in.Feedback(transport.Channel{}, nil), ErrClosed)
 }
 
 // What comes for a connection that is unknown or was closed is dropped, and its end closes at once although the peer is
@@ -342,7 +305,7 @@ func TestConnectionGone(t *testing.T) {
 	failed := make(chan error, 2)
 	newPair(t, a, b, Config{Failed: func(err error) { failed <- err }})
 	a.nc.Close()
-	require.ErrorIs(t, <-failed, errGone)
+	require.ErrorIs(t, <-failed, ErrGone)
 }
 
 func TestNames(t *testing.T) {

@@ -118,4 +118,4 @@ func (o *Outbound) Flush(ctx context.Context) error { return o.flush(ctx) }
 func (o *Outbound) Close() { o.close() }
 
 // Stats returns what has happened so far.
-func (o *Outbound) Stats() Stats { return o.stats(o.sub.dropped()) }
+func (o *Outbound) Stats() Stats { return o.stats(o.sub.Dropped()) }

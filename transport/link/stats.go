@@ -15,18 +15,17 @@ type Stats struct {
 	Refused    uint64 // messages that NATS did not take, as while it is disconnected; they are sent again
 	Overruns   uint64 // messages beyond the window or the mailbox, dropped
 	Slow       uint64 // messages that NATS dropped since this process was too slow to take them
-	Conflated  uint64 // feedback values that were replaced by newer ones, or lost to a NATS that was disconnected
 }
 
-// counters are Stats while they grow. All but conflated belong to the end's goroutine and are read by any.
+// counters are Stats while they grow. They belong to the end's goroutine and are read by any.
 type counters struct {
-	sent, sentBytes, received, resent, timeouts, duplicates, gaps, malformed, refused, overruns, conflated atomic.Uint64
+	sent, sentBytes, received, resent, timeouts, duplicates, gaps, malformed, refused, overruns atomic.Uint64
 }
 
 func (c *counters) stats(slow uint64) Stats {
 	return Stats{
 		Sent: c.sent.Load(), SentBytes: c.sentBytes.Load(), Received: c.received.Load(), Resent: c.resent.Load(),
 		Timeouts: c.timeouts.Load(), Duplicates: c.duplicates.Load(), Gaps: c.gaps.Load(), Malformed: c.malformed.Load(),
-		Refused: c.refused.Load(), Overruns: c.overruns.Load(), Slow: slow, Conflated: c.conflated.Load(),
+		Refused: c.refused.Load(), Overruns: c.overruns.Load(), Slow: slow,
 	}
 }
