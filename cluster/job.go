@@ -63,8 +63,11 @@ type Worker struct {
 	// one, or Never.
 	Failures uint64   `json:"failures"`
 	FailedAt []uint64 `json:"failed_at,omitempty"`
-	Done     bool     `json:"done,omitempty"` // it has finished the stream, durably
-	Past     Counters `json:"past"`           // of its earlier incarnations, as far as they were known
+	FailedIn []uint64 `json:"failed_in,omitempty"` // the epoch that each of them ended
+	// Retire asks its session to end it so that nothing is lost; once it is Retired, its successor costs nothing.
+	Retire bool     `json:"retire,omitempty"`
+	Done   bool     `json:"done,omitempty"` // it has finished the stream, durably
+	Past   Counters `json:"past"`           // of its earlier incarnations, as far as they were known
 }
 
 // Name is how messages call the worker.

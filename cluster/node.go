@@ -44,12 +44,13 @@ type Program struct {
 // Phase is what a worker does.
 type Phase string
 
-// Phases, in this order; the last three are ends.
+// Phases, in this order; the last four are ends.
 const (
 	Loading  Phase = "loading"  // it has not processed anything
 	Working  Phase = "running"  // it may have
 	Done     Phase = "done"     // it has finished the stream, durably, and stays until it is assigned no more
 	Broken   Phase = "broken"   // it ran, and has ended with Error
+	Retired  Phase = "retired"  // it was asked to end, and has, without loss: all it had is durable
 	Unloaded Phase = "unloaded" // it could not be loaded, see Error, and has processed nothing
 )
 
@@ -78,10 +79,11 @@ type Beat struct {
 	Workers  []Status  `json:"workers,omitempty"`
 	Leaving  bool      `json:"leaving,omitempty"` // the process ends now: what it runs is lost
 	// What follows is for people.
-	Host   string `json:"host,omitempty"`
-	PID    int    `json:"pid,omitempty"`
-	Memory uint64 `json:"memory,omitempty"` // bytes resident
-	Limits string `json:"limits,omitempty"` // of processor and memory, as the system keeps them
+	Host       string `json:"host,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	Memory     uint64 `json:"memory,omitempty"` // bytes resident
+	Limits     string `json:"limits,omitempty"` // of processor and memory, as the system keeps them
+	Goroutines int    `json:"goroutines,omitempty"`
 }
 
 // Encode returns the message.
