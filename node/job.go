@@ -29,18 +29,21 @@ type place struct {
 	index    int
 }
 
-// changed takes the new record of a job. A nil one was deleted.
+// change takes the new record of a job. A nil one was deleted.
 func (h *host) change(id string, record *cluster.Job, revision uint64) {
 	j := h.jobs[id]
 	switch {
 	case j != nil && revision < j.revision:
 		return // a watch that begins anew may tell what is old
-	case record == nil || record.State.Ended():
+	case record == nil:
 		if j != nil {
 			h.drop(j)
 		}
 		return
-	case j == nil:
+	case record.State.Ended():
+		record = &cluster.Job{ID: id, State: record.State} // nothing is assigned, and that is all there is to know
+	}
+	if j == nil {
 		j = &job{workers: map[place]*incarnation{}, pipes: map[cluster.Connection]*pipe{}}
 		h.jobs[id] = j
 	}

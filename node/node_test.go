@@ -130,6 +130,40 @@ func TestOperatorPanics(t *testing.T) {
 	})
 }
 
+// TestLevel: a worker says which window it was restored at the end of, so that its failure can be forgotten some day.
+func TestLevel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &counting{n: 6_400, stop: 6_400, gate: make(chan struct{}), guarantee: worker.ErrorFree, window: 640, panicAt: 5_000}
+		p.panics.Store(1)
+		l := newLab(t, p.program())
+		l.start("a")
+		sessions := map[string]string{"a": l.session("a", "")}
+		l.submit("j1", p.spec())
+		j := l.drive("j1", sessions, func(j *cluster.Job) bool { return len(j.History) == 1 && l.running(sessions)(j) })
+		s := status(l.last[sessions["a"]], "tally", j.History[0].Worker)
+		require.EqualValues(t, 2, s.Epoch)
+		require.GreaterOrEqual(t, s.Level, uint64(5_000/2/640-1), "each source has seen half of the items")
+		require.LessOrEqual(t, s.Level, uint64(5_000/2/640+1))
+		close(p.gate)
+		l.drive("j1", sessions, never)
+		p.requireExact(t)
+	})
+}
+
+// TestOldRecord: what a watch that begins anew tells may be older than what is known, and changes nothing.
+func TestOldRecord(t *testing.T) {
+	h := &host{o: Options{Name: "a"}, session: "s", jobs: map[string]*job{}}
+	old := cluster.NewJob("j1", (&counting{}).spec(), time.Now())
+	old.Workers[0].Epoch, old.Workers[0].Node, old.Workers[0].Session = 1, "a", "s"
+	over := old.Clone()
+	over.State = cluster.Finished
+	h.change("j1", over, 2)
+	h.change("j1", old, 1)
+	require.Empty(t, h.jobs["j1"].workers)
+	h.change("j1", nil, 3)
+	require.Empty(t, h.jobs)
+}
+
 // TestWorkersThatCannotBeLoaded are reported, with whether there is any use in trying again.
 func TestWorkersThatCannotBeLoaded(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -81,6 +81,7 @@ func (s *tally) CloseWindow(_ stream.Window, out *stream.Emitter[keyed]) error {
 			out.Emit(keyed{k, n})
 		}
 	}
+	clear(s.counts)
 	return nil
 }
 
@@ -127,6 +128,7 @@ type counting struct {
 	panicAt   uint64
 	panics    atomic.Int64
 	pipes     bool
+	window    int
 	built     atomic.Int64
 	kept      atomic.Int64
 	out       connector.Collector[keyed]
@@ -152,7 +154,7 @@ func (p *counting) build(_ context.Context, args []string) (*Blueprint, error) {
 			return pipeSource{s}, nil
 		}
 		return s, nil
-	}, stream.Workers(2))
+	}, append(p.windows(), stream.Workers(2))...)
 	if p.relays {
 		s = stream.Then(s, "relay", func() relay { return relay{} }, stream.Workers(2))
 	}
@@ -164,6 +166,13 @@ func (p *counting) build(_ context.Context, args []string) (*Blueprint, error) {
 		Topology: t, Guarantee: p.guarantee, Params: p.params,
 		Keep: func(backup.Store, worker.Job) { p.kept.Add(1) },
 	}, nil
+}
+
+func (p *counting) windows() []stream.Option {
+	if p.window == 0 {
+		return nil
+	}
+	return []stream.Option{stream.WindowItems(uint64(p.window))}
 }
 
 // spec is the job's.
