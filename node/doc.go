@@ -11,7 +11,8 @@
 // A process has the name of a node as long as the node's record names its session. It rewrites the record three times per
 // lease. If it could not for a whole lease, because it was cut off or was stopped, others may have been given its workers:
 // it stops them, and begins a new session when the record can be written again; so it does if somebody has deleted the record. If
-// the record names a session of another process, Run ends with [ErrTaken]. A process that begins finds out first whether the one before it is still there.
+// the record names a session of another process, Run ends with [ErrTaken]. A process that begins finds out first whether the
+// one before it is still there.
 //
 // Nothing depends on it that a node stops in time: what was replaced can save nothing (backup.ErrFenced), and its
 // connections lead nowhere.

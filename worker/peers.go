@@ -40,7 +40,9 @@ type peers struct {
 }
 
 // partsGamma says whether what the operator emits shares its gamma with what it hands over: each gets half.
-func (c *Config) partsGamma() bool { return c.Node.NewDesk != nil && ReplayOf(c.Node, c.Guarantee) == AtRisk }
+func (c *Config) partsGamma() bool {
+	return c.Node.NewDesk != nil && ReplayOf(c.Node, c.Guarantee) == AtRisk
+}
 
 // halve takes the half of gamma that is left to the items, or to the values.
 func (c *Config) halve(b threshold.Budget) threshold.Budget {
