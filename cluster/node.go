@@ -62,7 +62,7 @@ type Status struct {
 	Epoch    uint64   `json:"epoch"`
 	Phase    Phase    `json:"phase"`
 	Level    uint64   `json:"level,omitempty"`     // the window whose close it was restored from; once it is Working
-	Error    string   `json:"error,omitempty"`     // one line
+	Error    string   `json:"error,omitempty"`     // one line; of one that is Working: why it cannot retire, as it was asked to
 	Stack    string   `json:"stack,omitempty"`     // of a panic
 	Hopeless bool     `json:"hopeless,omitempty"`  // trying again is of no use
 	WaitsFor []string `json:"waits_for,omitempty"` // what its goroutines do
@@ -77,6 +77,7 @@ type Beat struct {
 	Slots    int       `json:"slots"`  // workers that it takes
 	Programs []Program `json:"programs"`
 	Workers  []Status  `json:"workers,omitempty"`
+	Ending   bool      `json:"ending,omitempty"`  // the process is about to end: what it runs should be moved off
 	Leaving  bool      `json:"leaving,omitempty"` // the process ends now: what it runs is lost
 	// What follows is for people.
 	Host       string `json:"host,omitempty"`
