@@ -198,8 +198,7 @@ func (l *lab) update(id string, change func(j *cluster.Job)) *cluster.Job {
 // assign gives a worker its next incarnation, after a failure if it had one.
 func assign(w *cluster.Worker, node, session string) {
 	if w.Epoch > 0 {
-		w.Failures++
-		w.FailedAt = append(w.FailedAt, cluster.Never)
+		w.Fail()
 	}
 	w.Epoch++
 	w.Node, w.Session, w.Done = node, session, false
