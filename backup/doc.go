@@ -53,6 +53,8 @@
 // goes down. [NewIncarnation] gives each run of a job a name of its own that is part of all its keys, so that a new job
 // never finds the state of an old one of the same name; [DropJob] deletes a run.
 //
+// [Results] keeps what the sinks of a run have found, for whoever asks later. It outlives the state of the run.
+//
 // # Cost
 //
 // On two cores of a 2020s server, on a file system without flush: a batch alone takes 8 us and 1.7 us when 16 are in

@@ -69,6 +69,16 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
+func FuzzResult(f *testing.F) {
+	fuzzRecord(f, []byte{kindResult}, appendResult(nil, 5, 6, []byte("rows")), func(t *testing.T, v []byte) {
+		if data, why := decodeResult(v, 5, 6); why == "" {
+			again, why := decodeResult(appendResult(nil, 5, 6, data), 5, 6)
+			require.Empty(t, why)
+			require.Equal(t, data, again)
+		}
+	})
+}
+
 func FuzzLogEntry(f *testing.F) {
 	seed := LogEntry{Channel: 1, Epoch: 2, First: 3, Count: 4, Kind: 5, Items: []byte("items")}
 	fuzzRecord(f, []byte{kindLog}, appendLogEntry(nil, 6, &seed), func(t *testing.T, v []byte) {

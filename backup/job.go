@@ -103,7 +103,7 @@ func newIncarnation(s Store, job string) (string, error) {
 	if err := checkName("job", job); err != nil {
 		return "", err
 	}
-	counter := []byte("n/" + job)
+	counter := counterKey(job)
 	var last uint64
 	err := s.Scan(counter, func(key, value []byte) error {
 		if !bytes.Equal(key, counter) {
@@ -145,6 +145,8 @@ func LatestIncarnation(s Store, job string) (name string, found bool, err error)
 	}
 	return name, found, nil
 }
+
+func counterKey(job string) []byte { return []byte("n/" + job) }
 
 func liveKey(job, name string) []byte { return []byte("j/" + job + "/" + name) }
 

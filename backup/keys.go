@@ -1,10 +1,12 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Key layout. Names cannot hold '/' or a zero byte, so no key of one job, operator or owner is a prefix of another's.
@@ -14,10 +16,12 @@ import (
 //	  c generation(8) n(8)                                       n-th chunk of the base
 //	  d generation(8) n(8)                                       n-th delta record on top of the base
 //	  l n(8)                                                     n-th entry of the item log
+//	r/JOB/INCARNATION/SINK/ partition(4) r n(8)                  n-th chunk of what a partition of a sink has found
 //	w/OWNER 0x00 failures(8)                                     worker record
 //	g/OWNER                                                      what a controller has granted, see SaveGrants
 //	j/JOB/INCARNATION                                            incarnation that was not dropped
 //	n/JOB                                                        number of the last incarnation ever made
+//	v/OWNER                                                      how far a copy has got with an owner, see backup/copies
 //
 // Numbers are big endian, so byte order is their order.
 const (
@@ -30,6 +34,7 @@ const (
 	kindGrants   = 'g'
 	kindCounter  = 'n'
 	kindLive     = 'j'
+	kindResult   = 'r'
 
 	// Not among the keys: marks, see Marker.
 	kindMark      = 'k'
@@ -72,6 +77,33 @@ func (k PartitionKey) check() error {
 func (k PartitionKey) prefix() []byte {
 	p := []byte("s/" + k.Job + "/" + k.Incarnation + "/" + k.Operator + "/")
 	return binary.BigEndian.AppendUint32(p, uint32(k.Partition))
+}
+
+// KeyRange is all keys that start with Prefix, or that one key if Alone.
+type KeyRange struct {
+	Prefix []byte
+	Alone  bool
+}
+
+// Has says whether key is in r.
+func (r KeyRange) Has(key []byte) bool {
+	return bytes.HasPrefix(key, r.Prefix) && (!r.Alone || len(key) == len(r.Prefix))
+}
+
+// OwnedKeys returns all keys that this package ever writes as owner, which nobody else writes before the owner was
+// fenced for good (DropJob). They are what whoever keeps several copies has to compare. A new kind of key needs a line here.
+func OwnedKeys(owner string) []KeyRange {
+	ranges := []KeyRange{{Prefix: workerPrefix(owner)}, {Prefix: grantsKey(owner), Alone: true}}
+	if parts := strings.Split(owner, "/"); len(parts) == 4 {
+		n, err := strconv.Atoi(parts[3])
+		k := PartitionKey{Job: parts[0], Incarnation: parts[1], Operator: parts[2], Partition: n}
+		if err == nil && k.check() == nil && k.Owner() == owner {
+			ranges = append(ranges, KeyRange{Prefix: k.prefix()})
+		}
+	} else if len(parts) == 1 {
+		ranges = append(ranges, KeyRange{Prefix: counterKey(owner), Alone: true}, KeyRange{Prefix: liveKey(owner, "")})
+	}
+	return ranges
 }
 
 // appendKey appends prefix, kind and numbers to dst.

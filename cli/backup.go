@@ -104,6 +104,13 @@ func serveBackup(c *cli.Context, stderr io.Writer, log *slog.Logger) (err error)
 	return untilLost(c.Context, nc, lost)
 }
 
+// warnOpen says what it means that a NATS server inside is reached from elsewhere: it knows no users.
+func warnOpen(b *broker.Server, log *slog.Logger) {
+	if !b.Local() {
+		log.Warn("whoever reaches this NATS server can do anything with its jobs and backups; use --nats and a server with users instead", "url", b.URL())
+	}
+}
+
 // untilLost waits for the end, or for NATS to refuse this process for good.
 func untilLost(ctx context.Context, nc *nats.Conn, lost <-chan struct{}) error {
 	select {
@@ -127,9 +134,7 @@ func reach(at *remote.Address, listen string, log *slog.Logger, options ...nats.
 	if err != nil {
 		return nil, "", nil, err
 	}
-	if !b.Local() {
-		log.Warn("whoever reaches this NATS server can read and write all backups; use --nats and a server with users instead", "url", b.URL())
-	}
+	warnOpen(b, log)
 	nc, err := b.Connect(options...)
 	if err != nil {
 		b.Close()

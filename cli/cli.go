@@ -68,6 +68,7 @@ func programName(args []string) string {
 }
 
 func newApp(name string, stdout, stderr io.Writer, jobs []Job) *cli.App {
+	s := &shell{stdout: stdout, stderr: stderr, jobs: jobs, dial: dialCluster}
 	run := &cli.Command{
 		Name:         "run",
 		Usage:        "run a job and print its result",
@@ -79,9 +80,12 @@ func newApp(name string, stdout, stderr io.Writer, jobs []Job) *cli.App {
 		run.Subcommands = append(run.Subcommands, j.command(stdout, stderr))
 	}
 	return &cli.App{
-		Name:      name,
-		Usage:     "stream processing whose errors after failures are bounded",
-		Commands:  []*cli.Command{run, planCommand(stdout, stderr), experimentCommand(stdout, stderr, experiments.All()), backupCommand(stderr), versionCommand()},
+		Name:  name,
+		Usage: "stream processing whose errors after failures are bounded",
+		Commands: []*cli.Command{
+			run, planCommand(stdout, stderr), experimentCommand(stdout, stderr, experiments.All()),
+			s.upCommand(), s.jobCommand(), s.nodeCommand(), s.controllerCommand(), backupCommand(stderr), versionCommand(),
+		},
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Suggest:   true,

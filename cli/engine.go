@@ -139,6 +139,7 @@ func (e *Env) Engine() (job.Engine, error) {
 		Seed:         e.count("seed"),
 		BackupDir:    c.String("backup-dir"),
 		BackupSync:   c.Bool("backup-sync"),
+		Runner:       e.runner,
 		Log:          e.Log,
 		OnEvent:      e.screen.event,
 		OnProgress:   e.screen.progress,

@@ -35,7 +35,7 @@ func inputFlags(d job.KeyedItems) []cli.Flag {
 	}
 	return []cli.Flag{
 		&cli.StringFlag{
-			Name: "input", Category: categoryInput, EnvVars: env("input"), DefaultText: d.Input.Path,
+			Name: "input", TakesFile: true, Category: categoryInput, EnvVars: env("input"), DefaultText: d.Input.Path,
 			Usage: "`FILE` to read, gzipped or not, - for stdin, builtin:cip.pcap or builtin:flights for data that comes with the program",
 		},
 		&cli.StringFlag{

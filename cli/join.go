@@ -29,11 +29,11 @@ func joinFlags(d job.Join) []cli.Flag {
 	flights, window, slack, show := count(d.Flights), count(d.Window), count(d.Slack), count(d.Show)
 	return []cli.Flag{
 		&cli.StringFlag{
-			Name: "input", Value: d.Path, Category: categoryInput, EnvVars: env("input"),
+			Name: "input", TakesFile: true, Value: d.Path, Category: categoryInput, EnvVars: env("input"),
 			Usage: "`FILE` of flights to read, twice: CSV, gzipped or not, or Parquet, with the columns date (microseconds), delay, distance, origin, destination",
 		},
 		&cli.StringFlag{
-			Name: "table", Category: categoryInput, EnvVars: env("table"),
+			Name: "table", TakesFile: true, Category: categoryInput, EnvVars: env("table"),
 			Usage: "CSV `FILE` with a header and an airport in the first column: join flights with it instead of with departures",
 		},
 		&cli.GenericFlag{

@@ -30,7 +30,7 @@ func exampleFlags(d job.LogisticRegression) []cli.Flag {
 	examples := count(d.Examples)
 	return []cli.Flag{
 		&cli.StringFlag{
-			Name: "input", Value: d.Path, Category: categoryInput, EnvVars: env("input"),
+			Name: "input", TakesFile: true, Value: d.Path, Category: categoryInput, EnvVars: env("input"),
 			Usage: "`FILE` to read, gzipped or not, - for stdin",
 		},
 		&cli.StringFlag{

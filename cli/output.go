@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/afstream/afstream/job"
 )
 
 // outputFlags are the flags that every job has.
@@ -59,6 +61,7 @@ type Env struct {
 	stdout io.Writer
 	json   bool
 	screen *screen
+	runner job.Runner // of what Engine returns; nil for the usual one
 }
 
 // Print writes a result to stdout as the user wants it. The progress bar ends.

@@ -9,9 +9,9 @@ import (
 
 // unknownCommand is what a command that has only subcommands does itself.
 func unknownCommand(c *cli.Context) error {
-	if name := c.Command.Name; !c.Args().Present() && (name == "run" || name == "plan") {
-		return fmt.Errorf("%w: %s which job? There are: %s. See %s --help",
-			ErrUsage, name, strings.Join(commandNames(c.Command.Subcommands, false), ", "), c.Command.HelpName)
+	if what := map[string]string{"run": "job", "plan": "job", "submit": "job", "job": "command"}[c.Command.Name]; !c.Args().Present() && what != "" {
+		return fmt.Errorf("%w: %s which %s? There are: %s. See %s --help",
+			ErrUsage, c.Command.Name, what, strings.Join(commandNames(c.Command.Subcommands, false), ", "), c.Command.HelpName)
 	}
 	if !c.Args().Present() {
 		return cli.ShowAppHelp(c)

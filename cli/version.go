@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 )
@@ -36,4 +41,58 @@ func version() string {
 		return "devel"
 	}
 	return info.Main.Version
+}
+
+// programVersion tells programs apart that may not mean the same by the same flags and items: it is the same for binaries of one
+// clean commit, or of one released version, and otherwise only for identical ones.
+var programVersion = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if v := sourceVersion(info); ok && v != "" {
+		return v
+	}
+	if sum, err := executableSum(); err == nil {
+		return "binary-" + sum[:16]
+	}
+	return "unknown" // the executable is gone, or may not be read
+})
+
+// sourceVersion says from which source a binary was built, "" if that is not certain.
+func sourceVersion(info *debug.BuildInfo) string {
+	if info == nil || len(info.Main.Path) == 0 {
+		return ""
+	}
+	revision, clean := "", false
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.modified":
+			clean = s.Value == "false"
+		}
+	}
+	switch {
+	case revision != "" && clean:
+		return info.Main.Path + "@" + revision
+	case revision == "" && info.Main.Sum != "": // of a module as a proxy has it
+		return info.Main.Path + "@" + info.Main.Version
+	}
+	return ""
+}
+
+// executableSum is the digest of the program that runs.
+func executableSum() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

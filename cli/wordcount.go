@@ -27,7 +27,7 @@ func WordCount() Job {
 // textFlag is the flag for the input of jobs on text. Read it with Env.text.
 func textFlag(d job.Text) cli.Flag {
 	return &cli.StringFlag{
-		Name: "input", Value: d.Path, Category: categoryInput, EnvVars: env("input"),
+		Name: "input", TakesFile: true, Value: d.Path, Category: categoryInput, EnvVars: env("input"),
 		Usage: "text `FILE` to read, gzipped or not, - for stdin",
 	}
 }

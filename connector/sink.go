@@ -17,6 +17,7 @@ var errSuperseded = errors.New("connector: sink was replaced by a later one of i
 type Collector[T any] struct {
 	mu    sync.Mutex
 	parts map[int]*collected[T]
+	vault Vault // where sinks keep their items instead, nil if nowhere else
 }
 
 // collected is what one partition received, in chunks: one long slice would be copied, and looked through by the garbage
@@ -106,6 +107,9 @@ func Collect[T any](c *Collector[T]) stream.NewSink[T] {
 		s := &collectSink[T]{c: c, part: part}
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if c.vault != nil {
+			return newVaultSink[T](c.vault), nil
+		}
 		if c.parts == nil {
 			c.parts = map[int]*collected[T]{}
 		}

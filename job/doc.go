@@ -11,6 +11,12 @@
 // All jobs are run and checked by the same code ([Engine], run.go); one of its own has only an input, a topology, an
 // answer, and a comparison.
 //
+// # Elsewhere
+//
+// A job can also be made without being run ([Capture]), run by others from its [Blueprint], with its results in a
+// connector.Vault, and be reported and verified later by the same code ([Recalled]). Of what failures cost, only their number
+// is known then: items lost or repeated count as none, and rows left out are not counted.
+//
 // # What Verify compares
 //
 // With Verify set a job runs twice: as asked, with its failures, and once more without any, and works out the exact

@@ -85,6 +85,11 @@ type Engine struct {
 	// several times as long as the job. The input must be one that can be read again.
 	Verify bool
 
+	// Runner, if set, runs the job in place of this process: see Capture and Recalled. It is asked for the job itself; the
+	// run without failures of a job that verifies is here in any case. Failures, and where backups are kept, mean nothing
+	// to it.
+	Runner Runner
+
 	// Log takes what operators of the system may want to know; nil discards it.
 	Log *slog.Logger
 
@@ -175,9 +180,12 @@ func settingsError(faults []error) error {
 	return fmt.Errorf("%w: %w", ErrSettings, errors.Join(faults...))
 }
 
-// run runs a topology as e says. measurable says whether the size of the input is known, which failures at a share of it
-// need. The result may come with an error.
-func (e *Engine) run(ctx context.Context, t *stream.Topology, measurable bool) (*controller.Result, error) {
+// run runs a topology as e says, whose sinks leave their results in results. measurable says whether the size of the input
+// is known, which failures at a share of it need. The result may come with an error.
+func (e *Engine) run(ctx context.Context, t *stream.Topology, results map[string]Results, measurable bool) (*controller.Result, error) {
+	if e.Runner != nil {
+		return e.Runner(ctx, e.blueprint(t, results))
+	}
 	injected, err := e.injected(t, measurable)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func (h *HeavyHitter) validate() error {
 	return settingsError(faults)
 }
 
-func (h *HeavyHitter) options(alpha float64, merged func(stream.Window, *countmin.Sketch)) heavyhitter.Options {
+func (h *HeavyHitter) options(alpha float64, merged func(stream.Window, *countmin.Sketch) error) heavyhitter.Options {
 	return heavyhitter.Options{
 		Rows: h.Rows, Width: h.Width, Threshold: h.Threshold, Alpha: alpha, Compensate: h.Compensate, OnMerged: merged,
 	}
@@ -104,22 +104,70 @@ type merged struct {
 	cells     []float64             // of the merged sketch; nil until it was merged, and under SpaceSaving
 	estimates spacesaving.Estimates // of SpaceSaving
 	total     float64
+	vault     connector.Vault // where else they go, nil if nowhere
 }
 
+// sketched is what keep keeps, for who is not in this process.
+type sketched struct {
+	Cells []float64
+	Total float64
+}
+
+// Names of the notes that tell of the merged sketches.
+const (
+	noteSketch    = "merge-sketch"
+	noteEstimates = "merge-estimates"
+)
+
 // keepEstimates is keep for SpaceSaving.
-func (m *merged) keepEstimates(_ stream.Window, e spacesaving.Estimates) {
+func (m *merged) keepEstimates(_ stream.Window, e spacesaving.Estimates) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.estimates, m.total = e, e.Total()
+	if m.vault == nil {
+		return nil
+	}
+	return connector.SaveNote(m.vault, noteEstimates, 0, e)
 }
 
 // keep keeps a copy of the merged sketch. A close that is run again after a failure replaces it.
-func (m *merged) keep(_ stream.Window, s *countmin.Sketch) {
+func (m *merged) keep(_ stream.Window, s *countmin.Sketch) error {
 	p := s.Params()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cells = s.AppendCells(m.cells[:0], 0, p.Rows*p.Width)
 	m.total = s.Total()
+	if m.vault == nil {
+		return nil
+	}
+	return connector.SaveNote(m.vault, noteSketch, 0, sketched{Cells: m.cells, Total: m.total})
+}
+
+// Keep implements Results.
+func (m *merged) Keep(v connector.Vault) {
+	m.rows.Keep(v)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.vault = v
+}
+
+// Recall implements Results.
+func (m *merged) Recall(v connector.Vault, sink string) error {
+	var sketches connector.Collector[sketched]
+	var estimates connector.Collector[spacesaving.Estimates]
+	err := errors.Join(m.rows.Recall(v, sink), sketches.Recall(v, noteSketch), estimates.Recall(v, noteEstimates))
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range sketches.Items() {
+		m.cells, m.total = s.Cells, s.Total
+	}
+	for _, e := range estimates.Items() {
+		m.estimates, m.total = e, e.Total()
+	}
+	return nil
 }
 
 // topology builds the job over a source whose items weigh at most alpha; its result goes to m.

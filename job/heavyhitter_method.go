@@ -56,7 +56,7 @@ func (h *HeavyHitter) methodFaults() []error {
 	return faults
 }
 
-func (h *HeavyHitter) summaryOptions(alpha float64, merged func(stream.Window, spacesaving.Estimates)) spacesaving.Options {
+func (h *HeavyHitter) summaryOptions(alpha float64, merged func(stream.Window, spacesaving.Estimates) error) spacesaving.Options {
 	o := spacesaving.Options{Capacity: h.Capacity, Threshold: h.Threshold, Alpha: alpha, OnMerged: merged}
 	if o.Capacity == 0 {
 		o.Capacity = int(min(math.Ceil(capacityPerHitter/h.Threshold), spacesaving.MaxCapacity))

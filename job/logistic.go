@@ -136,6 +136,45 @@ type learned struct {
 
 	mu      sync.Mutex
 	quality map[int]*logreg.Prequential // of each learner, through its failures
+	vault   connector.Vault             // where else it goes at the end, nil if nowhere
+}
+
+// noteQuality is the name of the notes that tell how good the predictions of each learner were.
+const noteQuality = "learn-quality"
+
+// Keep implements Results.
+func (r *learned) Keep(v connector.Vault) {
+	r.weights.Keep(v)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vault = v
+}
+
+// Recall implements Results. Of a learner that has failed it finds only what was counted since, as another process had
+// the rest.
+func (r *learned) Recall(v connector.Vault, sink string) error {
+	var notes connector.Collector[logreg.Prequential]
+	if err := errors.Join(r.weights.Recall(v, sink), notes.Recall(v, noteQuality)); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quality = map[int]*logreg.Prequential{}
+	for i, q := range notes.Items() {
+		r.quality[i] = &q
+	}
+	return nil
+}
+
+// ended makes a note of what a learner has counted. One that only closes again for another has counted nothing.
+func (r *learned) ended(partition int, q *logreg.Prequential) error {
+	r.mu.Lock()
+	v := r.vault
+	r.mu.Unlock()
+	if v == nil || q.Quality().Examples == 0 {
+		return nil
+	}
+	return connector.SaveNote(v, noteQuality, partition, *q)
 }
 
 // of returns where a learner counts how good its predictions are. One that takes the place of another goes on counting.
@@ -172,7 +211,7 @@ func (l *LogisticRegression) options(into *learned) logreg.Options {
 		o.MaxFeatures = flightCategories
 	}
 	if into != nil {
-		o.Quality = into.of
+		o.Quality, o.OnEnd = into.of, into.ended
 	}
 	return o
 }

@@ -224,6 +224,10 @@ func (h *HeavyHitter) measure(ctx context.Context, in *keyedInput) (extent, erro
 		return extent{}, fmt.Errorf("%w: %s can be read only once, so that the target error, a share of its total weight,"+
 			" is not known before: give the total of the target, or write it to a file first", ErrSettings, in.name)
 	}
+	if h.Runner != nil {
+		return extent{}, fmt.Errorf("%w: the target error is a share of the total weight of %s, which a cluster does not read beforehand:"+
+			" give the total of the target", ErrSettings, in.name)
+	}
 	e, err := readExtent(ctx, in.open, h.progress(PhaseMeasure))
 	if err != nil {
 		return e, err

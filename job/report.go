@@ -86,15 +86,13 @@ func (e *Engine) summary(name string, in *origin, plan *Plan, result *controller
 	p := e.thresholds()
 	s := Summary{
 		Job: name, Input: in.name, Guarantee: e.Guarantee.String(), Batch: e.Batch, SourceReplay: !e.PipeSources,
-		Interrupted: result.Interrupted, Items: result.Items, Seconds: Number(result.Seconds),
+		Interrupted: result.Interrupted, Seconds: Number(result.Seconds),
 		Theta: Number(p.Theta), L: p.L, Gamma: p.Gamma, Series: p.Series.String(), Allocate: e.Allocate.String(),
 		Workers: e.Workers, Compute: e.Compute, Pinned: e.Pin, Plan: plan,
 		Failures: make([]Failure, 0, len(result.Failures)), Unreached: []string{},
 	}
 	s.SkippedRows, s.IgnoredRows = in.rows.totals()
-	if result.Seconds > 0 {
-		s.ItemsPerSecond = Number(float64(result.Items) / result.Seconds)
-	}
+	s.read(result)
 	for _, f := range result.Failures {
 		s.Failures = append(s.Failures, failureOf(f))
 	}
@@ -110,6 +108,14 @@ func (e *Engine) summary(name string, in *origin, plan *Plan, result *controller
 		s.Backups.Seconds += Number(o.Seconds)
 	}
 	return s
+}
+
+// read fills in how many items were read.
+func (s *Summary) read(result *controller.Result) {
+	s.Items = result.Items
+	if result.Seconds > 0 {
+		s.ItemsPerSecond = Number(float64(result.Items) / result.Seconds)
+	}
 }
 
 func failureOf(f controller.Failure) Failure {

@@ -147,9 +147,13 @@ func (c *incarnation) config() worker.Config {
 	for _, e := range node.Inputs {
 		risky = risky || worker.ReplayOf(e.From, p.blue.Guarantee) == worker.AtRisk
 	}
+	store := p.store
+	if p.blue.Guarantee == worker.None {
+		store = nil // it is there for the results alone
+	}
 	return worker.Config{
 		Job: p.job, Node: node, Index: c.place.index, Epoch: c.epoch, Failures: c.failures, FailedAt: c.failedAt, FailedIn: c.failedIn,
-		Guarantee: p.blue.Guarantee, Params: p.blue.Params, Batch: p.blue.Batch, InputsAtRisk: risky, Store: p.store, Log: c.log,
+		Guarantee: p.blue.Guarantee, Params: p.blue.Params, Batch: p.blue.Batch, InputsAtRisk: risky, Store: store, Log: c.log,
 		Pin: p.blue.Pin, PinFirst: first,
 		OnDone: func() {
 			c.finished.Store(true)

@@ -12,8 +12,13 @@ import (
 // Array is a fixed number of numbers that may go up and down: a vector of model weights, a histogram with removals. For
 // sums that only grow [Counters] is cheaper.
 //
-// An update costs a few nanoseconds and allocates nothing. While theta is +Inf it costs one memory access, and the Array
-// takes no memory but the numbers.
+// It takes twice the size of a number for each element, since what the durable state has lies beside it: what an update of
+// a large array costs is what it misses in the caches, else it is a few nanoseconds. While theta is finite it takes the
+// size of another number and a byte. Nothing is allocated by an update.
+type Array[T Number] = ArrayWith[T, struct{}]
+
+// ArrayWith is an Array that keeps a B beside each number for its owner, where it costs no access of its own. It is neither
+// measured nor, by BackupState, backed up.
 //
 // Element i has a distance from the durable state and one from the state after the backup in flight: the difference, or
 // with Options.PathLength the length of the path since. The norm makes one number of each. Under L1 and L2 an update takes
@@ -22,21 +27,21 @@ import (
 // made good from all elements that have changed many times for each backup, which costs more.
 //
 // Invariants, while tracked (theta finite):
-//  1. list holds exactly the indices whose shadow is listed, each once: under Max the elements that are due for a
-//     partial backup, under L1 and L2 at least all whose distance is not 0.
+//  1. list holds exactly the indices that are marked as listed, each once: under Max the elements that are due for a
+//     partial backup, under L1 and L2 at least all whose distance is not 0 or whose value is not the durable one.
 //  2. Under Max, calm is at least the distance of every element that is not listed, peak of every one that is.
 //  3. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
 //     for rounding.
-type Array[T Number] struct {
-	values  []T
-	options Options
+type ArrayWith[T Number, B any] struct {
+	elements []element[T, B]
+	options  Options
 
 	theta      float64
-	tracked    bool        // theta is finite
-	dueAt      float64     // under Max, the distance from which on a partial backup writes an element
-	shadows    []shadow[T] // nil if never tracked
-	marks      []flags     // of each element: listed, flying
-	paths      []path      // nil unless Options.PathLength
+	tracked    bool    // theta is finite
+	dueAt      float64 // under Max, the distance from which on a partial backup writes an element
+	flight     []T     // of each element that is flying: what the backup in flight has; nil if never tracked
+	marks      []flags // of each element: listed, flying; nil if never tracked
+	paths      []path  // nil unless Options.PathLength
 	list       []int
 	calm, peak float64
 	sums       [2]float64
@@ -47,39 +52,58 @@ type Array[T Number] struct {
 	blind      bool     // was untracked: what is durable is not known until a backup of all elements is
 }
 
-// shadow is what a failure would leave of one element.
-type shadow[T Number] struct{ durable, flight T }
+// element is one number, what the durable state has for it, and what the owner keeps beside it.
+type element[T Number, B any] struct {
+	beside         B // first, for at the end a B of no size would take some
+	value, durable T
+}
+
+// here says whether the element is as the durable state has it.
+func (e *element[T, B]) here() bool { return e.value == e.durable }
 
 // path is how far one element has gone since the durable backup, and since the one in flight.
 type path struct{ durable, flight float64 }
 
 // NewArray returns n zeros. It panics if n is negative, if o is not valid, or if o.Norm is Count, which says nothing
 // about a fixed number of elements.
-func NewArray[T Number](n int, o Options) *Array[T] {
+func NewArray[T Number](n int, o Options) *Array[T] { return NewArrayWith[T, struct{}](n, o) }
+
+// NewArrayWith is NewArray for an ArrayWith.
+func NewArrayWith[T Number, B any](n int, o Options) *ArrayWith[T, B] {
 	if err := o.Validate(); err != nil {
 		panic(err)
 	}
 	if o.Norm == errorbound.Count {
 		panic(fmt.Errorf("%w: an array cannot be measured by %v", ErrOptions, o.Norm))
 	}
-	return &Array[T]{values: make([]T, n), options: o}
+	return &ArrayWith[T, B]{elements: make([]element[T, B], n), options: o}
 }
 
 // Len returns the number of elements.
-func (a *Array[T]) Len() int { return len(a.values) }
+func (a *ArrayWith[T, B]) Len() int { return len(a.elements) }
 
 // At returns element i. It panics if i is out of range.
-func (a *Array[T]) At(i int) T { return a.values[i] }
+func (a *ArrayWith[T, B]) At(i int) T { return a.elements[i].value }
 
-// Values returns the elements themselves, to be read only: what is written to them escapes the divergence. It shows
-// later changes.
-func (a *Array[T]) Values() []T { return a.values }
+// Beside returns what is kept beside element i. It panics if i is out of range.
+func (a *ArrayWith[T, B]) Beside(i int) *B { return &a.elements[i].beside }
+
+// Values returns a copy of all elements.
+func (a *ArrayWith[T, B]) Values() []T { return a.values(0, len(a.elements)) }
+
+func (a *ArrayWith[T, B]) values(from, to int) []T {
+	v := make([]T, to-from)
+	for i := range v {
+		v[i] = a.elements[from+i].value
+	}
+	return v
+}
 
 // All yields every index with its element, in order.
-func (a *Array[T]) All() iter.Seq2[int, T] {
+func (a *ArrayWith[T, B]) All() iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
-		for i, v := range a.values {
-			if !yield(i, v) {
+		for i := range a.elements {
+			if !yield(i, a.elements[i].value) {
 				return
 			}
 		}
@@ -87,21 +111,21 @@ func (a *Array[T]) All() iter.Seq2[int, T] {
 }
 
 // Add adds d, which may be negative, to element i. Integers wrap around. It panics if i is out of range.
-func (a *Array[T]) Add(i int, d T) { a.Set(i, a.values[i]+d) }
+func (a *ArrayWith[T, B]) Add(i int, d T) { a.Set(i, a.elements[i].value+d) }
 
 // Set replaces element i. It panics if i is out of range.
-func (a *Array[T]) Set(i int, v T) {
+func (a *ArrayWith[T, B]) Set(i int, v T) {
 	if a.tracked {
 		a.move(i, v)
 		return
 	}
-	a.values[i] = v
+	a.elements[i].value = v
 }
 
 // AddAll adds the elements of d one by one. The error wraps ErrLength; nothing has then been added.
-func (a *Array[T]) AddAll(d []T) error { return a.addRange(0, len(a.values), d) }
+func (a *ArrayWith[T, B]) AddAll(d []T) error { return a.addRange(0, len(a.elements), d) }
 
-func (a *Array[T]) addRange(from, to int, d []T) error {
+func (a *ArrayWith[T, B]) addRange(from, to int, d []T) error {
 	if len(d) != to-from {
 		return fmt.Errorf("%w: %d and %d", ErrLength, to-from, len(d))
 	}
@@ -114,12 +138,12 @@ func (a *Array[T]) addRange(from, to int, d []T) error {
 }
 
 // SetAll replaces all elements. The error wraps ErrLength; nothing has then been replaced.
-func (a *Array[T]) SetAll(v []T) error {
-	if len(v) != len(a.values) {
-		return fmt.Errorf("%w: %d and %d", ErrLength, len(a.values), len(v))
+func (a *ArrayWith[T, B]) SetAll(v []T) error {
+	if len(v) != len(a.elements) {
+		return fmt.Errorf("%w: %d and %d", ErrLength, len(a.elements), len(v))
 	}
 	for i, x := range v {
-		if x != a.values[i] {
+		if x != a.elements[i].value {
 			a.Set(i, x)
 		}
 	}
@@ -127,9 +151,9 @@ func (a *Array[T]) SetAll(v []T) error {
 }
 
 // Reset makes every element zero, as at the start of a window. The change counts as divergence like any other.
-func (a *Array[T]) Reset() {
-	for i, v := range a.values {
-		if v != 0 {
+func (a *ArrayWith[T, B]) Reset() {
+	for i := range a.elements {
+		if a.elements[i].value != 0 {
 			a.Set(i, 0)
 		}
 	}
@@ -138,14 +162,14 @@ func (a *Array[T]) Reset() {
 // AddAt adds d[k] to element at[k] for every k: one sparse step, such as one of stochastic gradient descent. Under L1 and L2
 // it is cheaper than as many calls of Add. It panics if the two are of different lengths, or if the indices do not ascend
 // strictly or are out of range.
-func (a *Array[T]) AddAt(at []uint32, d []T) {
+func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 	if len(at) != len(d) {
 		panic(fmt.Errorf("%w: %d indices and %d numbers", ErrLength, len(at), len(d)))
 	}
 	switch {
 	case !a.tracked:
 		for k, i := range at {
-			a.values[i] += d[k]
+			a.elements[i].value += d[k]
 		}
 	case a.isPlain():
 		a.addFloats(at, d)
@@ -154,13 +178,13 @@ func (a *Array[T]) AddAt(at []uint32, d []T) {
 			if k > 0 && i <= at[k-1] {
 				panicUnordered(at, k)
 			}
-			a.move(int(i), a.values[i]+d[k])
+			a.move(int(i), a.elements[i].value+d[k])
 		}
 	}
 }
 
 // isPlain says whether distances are differences of floats that are added up.
-func (a *Array[T]) isPlain() bool {
+func (a *ArrayWith[T, B]) isPlain() bool {
 	return a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
 }
 
@@ -171,34 +195,39 @@ func panicUnordered(at []uint32, k int) {
 // addFloats is AddAt for the case that counts: move, written out, with one account of the rounding for all. The terms that
 // it takes out of the sums are of different elements, so they are no more than the sums before, and those that it puts in
 // no more than the sums after.
-func (a *Array[T]) addFloats(at []uint32, d []T) {
-	values, squared := a.values, a.options.Norm == errorbound.L2
-	shadows, marks := a.shadows[:len(values)], a.marks[:len(values)]
-	durable, inFlight, last := 0.0, 0.0, -1
+//
+// While nothing is in flight it looks at the mark of an element only if that was as the durable state has it: all others
+// are listed.
+func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
+	elements, marks := a.elements, a.marks[:len(a.elements)]
+	squared, grounded := a.options.Norm == errorbound.L2, len(a.flying) == 0
+	durable, extra, last := 0.0, 0.0, -1 // extra: by how much more the distance to the state in flight grows
 	for k, i := range at {
 		if int(i) <= last {
 			panicUnordered(at, k)
 		}
 		last = int(i)
-		old := values[i]
+		e := &elements[i]
+		old := e.value
 		v := old + d[k]
-		values[i] = v
-		s := &shadows[i]
-		grown := growth(old, v, s.durable, squared)
+		e.value = v
+		grown := growth(old, v, e.durable, squared)
 		durable += grown
-		if m := marks[i]; m != listed { // it seldom is anything else
+		if grounded && old != e.durable {
+			continue
+		}
+		if m := marks[i]; m != listed {
 			if m.has(flying) {
-				grown = growth(old, v, s.flight, squared)
+				extra += growth(old, v, a.flight[i], squared) - grown
 			}
 			if !m.has(listed) {
 				a.enlist(int(i))
 			}
 		}
-		inFlight += grown
 	}
 	terms := a.sums[0] + a.sums[1]
 	a.sums[0] += durable
-	a.sums[1] += inFlight
+	a.sums[1] += durable + extra
 	a.rounded((terms + a.sums[0] + a.sums[1]) * float64(len(at)+1))
 }
 
@@ -212,25 +241,25 @@ func growth[T Number](old, v, from T, squared bool) float64 {
 }
 
 // move gives element i a new value and keeps the divergence up to date.
-func (a *Array[T]) move(i int, v T) {
-	s := &a.shadows[i]
-	if a.isPlain() && a.marks[i] == listed { // the usual case, in fewer steps
-		grown := growth(a.values[i], v, s.durable, a.options.Norm == errorbound.L2)
-		a.values[i] = v
+func (a *ArrayWith[T, B]) move(i int, v T) {
+	e := &a.elements[i]
+	if a.isPlain() && (len(a.flying) == 0 && e.value != e.durable || a.marks[i] == listed) { // usually, and in fewer steps
+		grown := growth(e.value, v, e.durable, a.options.Norm == errorbound.L2)
+		e.value = v
 		terms := a.sums[0]
 		a.sums[0] += grown
 		a.sums[1] += grown
 		a.rounded(2 * (terms + a.sums[0]))
 		return
 	}
-	wasDurable, wasFlight := a.distances(i, s)
+	wasDurable, wasFlight := a.distances(i)
 	if a.paths != nil {
-		a.extend(i, difference(v, a.values[i]))
+		a.extend(i, difference(v, e.value))
 	}
-	a.values[i] = v
-	d, f := a.distances(i, s)
+	e.value = v
+	d, f := a.distances(i)
 	if a.options.Norm == errorbound.Max {
-		a.note(i, s, max(d, f))
+		a.note(i, max(d, f))
 		return
 	}
 	a.sums[0] += d - wasDurable
@@ -241,13 +270,13 @@ func (a *Array[T]) move(i int, v T) {
 	}
 }
 
-func (a *Array[T]) enlist(i int) {
+func (a *ArrayWith[T, B]) enlist(i int) {
 	a.marks[i] |= listed
 	a.list = append(a.list, i)
 }
 
 // extend makes the path of element i longer. It rounds up: a path must not come out too short, however many its steps.
-func (a *Array[T]) extend(i int, step float64) {
+func (a *ArrayWith[T, B]) extend(i int, step float64) {
 	p := &a.paths[i]
 	p.durable = (p.durable + step) * (1 + 0x1p-52)
 	p.flight = (p.flight + step) * (1 + 0x1p-52)
@@ -255,26 +284,38 @@ func (a *Array[T]) extend(i int, step float64) {
 
 // distances returns how far element i is from the durable state and from the state after the backup in flight, as the
 // norm adds it up.
-func (a *Array[T]) distances(i int, s *shadow[T]) (toDurable, toFlight float64) {
-	if a.paths != nil {
-		toDurable, toFlight = a.paths[i].durable, a.paths[i].flight
-	} else {
-		toDurable = difference(a.values[i], s.durable)
-		if a.marks[i].has(flying) {
-			toFlight = difference(a.values[i], s.flight)
-		}
-	}
-	if !a.marks[i].has(flying) {
-		toFlight = toDurable
+func (a *ArrayWith[T, B]) distances(i int) (toDurable, toFlight float64) {
+	toDurable = a.away(i)
+	switch {
+	case !a.marks[i].has(flying):
+		return toDurable, toDurable
+	case a.paths != nil:
+		toFlight = a.paths[i].flight
+	default:
+		toFlight = difference(a.elements[i].value, a.flight[i])
 	}
 	if a.options.Norm == errorbound.L2 {
-		return toDurable * toDurable, toFlight * toFlight
+		toFlight *= toFlight
 	}
 	return toDurable, toFlight
 }
 
+// away returns the first of the distances of element i.
+func (a *ArrayWith[T, B]) away(i int) float64 {
+	d := 0.0
+	if a.paths != nil {
+		d = a.paths[i].durable
+	} else {
+		d = difference(a.elements[i].value, a.elements[i].durable)
+	}
+	if a.options.Norm == errorbound.L2 {
+		return d * d
+	}
+	return d
+}
+
 // rounded accounts for the rounding of one update of sums by terms of size v; see Map.rounded.
-func (a *Array[T]) rounded(v float64) {
+func (a *ArrayWith[T, B]) rounded(v float64) {
 	v += a.sums[0] + a.sums[1]
 	if isFloat[T]() || a.paths != nil || v > 1<<53 {
 		a.rounding += v * 0x1p-51
@@ -282,12 +323,12 @@ func (a *Array[T]) rounded(v float64) {
 }
 
 // note lists element i if its distance demands it.
-func (a *Array[T]) note(i int, s *shadow[T], d float64) {
+func (a *ArrayWith[T, B]) note(i int, d float64) {
 	if a.marks[i].has(listed) {
 		a.peak = max(a.peak, d)
 		return
 	}
-	if d == 0 || a.options.Norm == errorbound.Max && d < a.dueAt { // so that NaN is due
+	if d == 0 && a.elements[i].here() || a.options.Norm == errorbound.Max && d < a.dueAt { // so that NaN is due
 		a.calm = max(a.calm, d)
 		return
 	}
@@ -296,26 +337,26 @@ func (a *Array[T]) note(i int, s *shadow[T], d float64) {
 }
 
 // Measure implements stream.Measurer, as configured.
-func (a *Array[T]) Measure() stream.Measure {
+func (a *ArrayWith[T, B]) Measure() stream.Measure {
 	return stream.Measure{Alpha: a.options.Alpha, Norm: a.options.Norm, Combine: a.options.Combine}
 }
 
 // SetTheta implements stream.Thresholder. It takes time in proportion to Len. If theta was +Inf, StateDivergence stays
 // +Inf until a backup of all elements is durable, which is what the next one is.
-func (a *Array[T]) SetTheta(theta float64) {
+func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 	a.theta, a.tracked = theta, !math.IsInf(theta, 1)
 	a.dueAt = levelEnds(theta, a.options.Alpha)[quiet]
 	if !a.tracked {
 		a.blind = true
 		return
 	}
-	if a.shadows == nil {
-		a.shadows, a.marks = make([]shadow[T], len(a.values)), make([]flags, len(a.values))
+	if a.marks == nil {
+		a.flight, a.marks = make([]T, len(a.elements)), make([]flags, len(a.elements))
 	}
 	if a.paths == nil && a.options.PathLength {
-		a.paths = make([]path, len(a.values))
-		for i, v := range a.values { // as if it had gone straight to where it is
-			a.paths[i].durable = difference(v, a.shadows[i].durable)
+		a.paths = make([]path, len(a.elements))
+		for i := range a.elements { // as if it had gone straight to where it is
+			a.paths[i].durable = difference(a.elements[i].value, a.elements[i].durable)
 		}
 	}
 	a.measureAll()
@@ -324,7 +365,7 @@ func (a *Array[T]) SetTheta(theta float64) {
 // StateDivergence implements stream.StateDivergence in constant time. Under L1 and L2 it is the divergence, but for a bound of
 // what rounding may have added. Under Max it is exact once an element has changed by more than 1/2 theta, and until then
 // the largest change seen.
-func (a *Array[T]) StateDivergence() float64 {
+func (a *ArrayWith[T, B]) StateDivergence() float64 {
 	if !a.tracked || a.blind {
 		return math.Inf(1)
 	}
@@ -339,11 +380,11 @@ func (a *Array[T]) StateDivergence() float64 {
 }
 
 // measureAll makes the list and the divergence anew from all elements.
-func (a *Array[T]) measureAll() {
+func (a *ArrayWith[T, B]) measureAll() {
 	a.list, a.calm, a.peak, a.sums, a.rounding = a.list[:0], 0, 0, [2]float64{}, 0
-	for i := range a.shadows {
+	for i := range a.elements {
 		a.marks[i] &^= listed
-		if a.values[i] == a.shadows[i].durable && a.paths == nil && !a.marks[i].has(flying) {
+		if a.elements[i].here() && a.paths == nil && !a.marks[i].has(flying) {
 			continue // as nearly all are in the beginning
 		}
 		a.measure(i)
@@ -351,7 +392,7 @@ func (a *Array[T]) measureAll() {
 }
 
 // measureList makes the list and the divergence anew from the elements that are listed.
-func (a *Array[T]) measureList() {
+func (a *ArrayWith[T, B]) measureList() {
 	old := a.list
 	a.list, a.peak, a.sums, a.rounding = a.list[:0], 0, [2]float64{}, 0
 	for _, i := range old { // measure appends to the same array, never beyond what has been read
@@ -361,11 +402,10 @@ func (a *Array[T]) measureList() {
 }
 
 // measure counts an element that is not listed, and lists it if that is due.
-func (a *Array[T]) measure(i int) {
-	s := &a.shadows[i]
-	d, f := a.distances(i, s)
+func (a *ArrayWith[T, B]) measure(i int) {
+	d, f := a.distances(i)
 	a.sums[0] += d
 	a.sums[1] += f
 	a.rounded(d + f)
-	a.note(i, s, max(d, f))
+	a.note(i, max(d, f))
 }

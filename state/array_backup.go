@@ -13,118 +13,129 @@ import (
 // BackupState implements stream.BackupState. A whole backup writes all elements but zeros; a partial one, under Max,
 // those that changed by 1/2 theta or more, otherwise those that changed most until Options.Clear of the divergence is
 // cleared. The key of an element is the 8 bytes of its index. A whole backup is in order.
-func (a *Array[T]) BackupState(w *stream.StateWriter) error {
+func (a *ArrayWith[T, B]) BackupState(w *stream.StateWriter) error { return a.BackupWith(w, nil) }
+
+// BackupWith is BackupState for a state that keeps another number beside each element, which does not count as distance:
+// the value of an element then has 16 bytes, of which beside returns the last 8 as a little-endian number. RestoreState
+// does not know them.
+func (a *ArrayWith[T, B]) BackupWith(w *stream.StateWriter, beside func(i int) uint64) error {
 	if !a.tracked {
-		return a.writeAll(w)
+		return a.writeAll(w, beside)
 	}
 	a.ground()
 	var err error
+	left := 0.0
 	if a.complete = w.Whole() || a.blind; a.complete {
 		a.measureList()
-		err = a.writeAll(w)
+		err = a.writeAll(w, beside)
 		a.flying = append(a.flying, a.changed()...)
-	} else {
-		a.flying, err = a.choose(a.flying)
+	} else if left, err = a.choose(); err == nil {
 		for _, i := range a.flying {
-			err = cmp.Or(err, a.write(w, i))
+			err = cmp.Or(err, a.write(w, i, beside))
 		}
 	}
 	if err != nil {
 		a.flying = a.flying[:0]
 		return err
 	}
-	a.takeOff()
+	a.takeOff(left)
 	return nil
 }
 
 // changed returns the elements whose backup changes anything: under L1 and L2 those that are listed, unless it is not known what
 // is durable.
-func (a *Array[T]) changed() []int {
+func (a *ArrayWith[T, B]) changed() []int {
 	if a.options.Norm != errorbound.Max && !a.blind {
 		return a.list
 	}
-	all := make([]int, len(a.values))
+	all := make([]int, len(a.elements))
 	for i := range all {
 		all[i] = i
 	}
 	return all
 }
 
-// takeOff notes what a backup has just written.
-func (a *Array[T]) takeOff() {
+// takeOff notes what a backup has just written, and the total of the distances that it has left.
+func (a *ArrayWith[T, B]) takeOff(left float64) {
 	for _, i := range a.flying {
-		s := &a.shadows[i]
-		_, before := a.distances(i, s)
-		s.flight = a.values[i]
+		a.flight[i] = a.elements[i].value
 		a.marks[i] |= flying
 		if a.paths != nil {
 			a.paths[i].flight = 0
 		}
-		a.sums[1] -= before
-		a.rounded(before)
 	}
+	a.sums[1] = left
 }
 
 // writeAll writes what is needed to replace every element.
-func (a *Array[T]) writeAll(w *stream.StateWriter) error {
-	for i, v := range a.values {
-		if v == 0 && w.Whole() {
+func (a *ArrayWith[T, B]) writeAll(w *stream.StateWriter, beside func(int) uint64) error {
+	for i := range a.elements {
+		if a.elements[i].value == 0 && w.Whole() {
 			continue // in a partial backup an older element would stay
 		}
-		if err := a.write(w, i); err != nil {
+		if err := a.write(w, i, beside); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *Array[T]) write(w *stream.StateWriter, i int) error {
-	v := a.values[i]
+func (a *ArrayWith[T, B]) write(w *stream.StateWriter, i int, beside func(int) uint64) error {
+	v := a.elements[i].value
 	if !finite(v) {
 		return fmt.Errorf("back up element %d, value %v: %w", i, v, ErrNotFinite)
+	}
+	if beside != nil {
+		w.PutUint64s(uint64(i), numberBits(v), beside(i))
+		return nil
 	}
 	w.PutUint64(uint64(i), numberBits(v))
 	return nil
 }
 
 // ground forgets a backup that did not become durable.
-func (a *Array[T]) ground() {
+func (a *ArrayWith[T, B]) ground() {
 	for _, i := range a.flying {
 		a.marks[i] &^= flying
 	}
 	a.flying = a.flying[:0]
 }
 
-// choose appends the elements that a partial backup writes to dst, under Max in order. The error wraps ErrNotFinite.
-func (a *Array[T]) choose(dst []int) ([]int, error) {
+// choose makes flying the elements that a partial backup writes, under Max in order, and returns the total of the distances of
+// the others under L1 and L2. The error wraps ErrNotFinite.
+func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 	if a.options.Norm == errorbound.Max {
 		a.measureList()
-		dst = append(dst, a.list...)
-		slices.Sort(dst)
-		return dst, nil
+		a.flying = append(a.flying, a.list...)
+		slices.Sort(a.flying)
+		return 0, nil
 	}
-	left := a.gather()
-	if left-left != 0 { // say which one it is
+	total := a.gather()
+	if total-total != 0 { // say which one it is
 		for _, i := range a.list {
-			if v := a.values[i]; !finite(v) {
-				return dst, fmt.Errorf("back up element %d, value %v: %w", i, v, ErrNotFinite)
+			if v := a.elements[i].value; !finite(v) {
+				return 0, fmt.Errorf("back up element %d, value %v: %w", i, v, ErrNotFinite)
 			}
 		}
 	}
-	for _, c := range largest(a.changes, left, a.options.goal(left, a.theta)) {
-		dst = append(dst, c.slot)
+	chosen := largest(a.changes, total, a.options.goal(total, a.theta))
+	for _, c := range chosen {
+		a.flying = append(a.flying, c.slot)
 	}
-	return dst, nil
+	for _, c := range a.changes[len(chosen):] {
+		left += c.distance
+	}
+	return left, nil
 }
 
 // gather is measureList under L1 and L2 while nothing is in flight: it also collects the changes, and returns their total.
 // A pass of its own for that would cost as much again, for the elements lie far apart in memory.
-func (a *Array[T]) gather() (total float64) {
-	a.changes, a.sums, a.rounding = a.changes[:0], [2]float64{}, 0
+func (a *ArrayWith[T, B]) gather() (total float64) {
+	a.changes, a.rounding = a.changes[:0], 0
 	kept := a.list[:0]
 	for _, i := range a.list {
-		d, _ := a.distances(i, &a.shadows[i])
-		if d == 0 {
+		d := a.away(i)
+		if d == 0 && a.elements[i].here() { // the square of a difference may be 0
 			a.marks[i] &^= listed
 			continue
 		}
@@ -140,26 +151,21 @@ func (a *Array[T]) gather() (total float64) {
 
 // BackupDurable implements stream.BackupDurable, in time proportional to the number of elements in the backup, under Max also to
 // that of the elements that are due.
-func (a *Array[T]) BackupDurable() {
+func (a *ArrayWith[T, B]) BackupDurable() {
 	if !a.tracked {
 		return
 	}
 	for _, i := range a.flying {
-		s := &a.shadows[i]
-		oldDurable, oldFlight := a.distances(i, s)
-		s.durable = s.flight
+		a.elements[i].durable = a.flight[i]
 		a.marks[i] &^= flying
 		if a.paths != nil {
 			a.paths[i].durable = a.paths[i].flight
 		}
-		d, _ := a.distances(i, s)
-		a.sums[0] += d - oldDurable
-		a.sums[1] += d - oldFlight
-		a.rounded(2*d + oldDurable + oldFlight)
 		if a.options.Norm == errorbound.Max && !a.marks[i].has(listed) {
 			a.enlist(i) // looked at again just below
 		}
 	}
+	a.sums[0] = a.sums[1] // what was in flight is what is durable
 	if a.complete {
 		a.calm, a.blind, a.complete = 0, false, false
 	}
@@ -172,7 +178,7 @@ func (a *Array[T]) BackupDurable() {
 }
 
 // RestoreState implements stream.RestoreState.
-func (a *Array[T]) RestoreState(r *stream.StateReader) error {
+func (a *ArrayWith[T, B]) RestoreState(r *stream.StateReader) error {
 	return a.restoreWith(r, func(r *stream.StateReader) error {
 		return fmt.Errorf("%w: key of %d bytes, want an index of 8", stream.ErrState, len(r.Key()))
 	})
@@ -180,7 +186,7 @@ func (a *Array[T]) RestoreState(r *stream.StateReader) error {
 
 // restoreWith is RestoreState for a state that saves more than its Array: elements whose key does not have 8 bytes are
 // given to other.
-func (a *Array[T]) restoreWith(r *stream.StateReader, other func(*stream.StateReader) error) error {
+func (a *ArrayWith[T, B]) restoreWith(r *stream.StateReader, other func(*stream.StateReader) error) error {
 	for r.Next() {
 		if len(r.Key()) != 8 {
 			if err := other(r); err != nil {
@@ -192,24 +198,22 @@ func (a *Array[T]) restoreWith(r *stream.StateReader, other func(*stream.StateRe
 			return err
 		}
 	}
-	if a.shadows == nil { // SetTheta may come later, after a compensation
-		a.shadows, a.marks = make([]shadow[T], len(a.values)), make([]flags, len(a.values))
+	a.ground()
+	for i := range a.elements { // SetTheta may come later, after a compensation
+		e := &a.elements[i]
+		e.durable = e.value
 	}
-	for i, v := range a.values {
-		a.shadows[i] = shadow[T]{durable: v}
-		a.marks[i] = 0
-	}
-	a.paths, a.flying = nil, a.flying[:0]
+	a.paths = nil
 	if a.tracked {
 		a.SetTheta(a.theta)
 	}
 	return r.Err()
 }
 
-func (a *Array[T]) restore(r *stream.StateReader) error {
+func (a *ArrayWith[T, B]) restore(r *stream.StateReader) error {
 	index := binary.LittleEndian.Uint64(r.Key())
-	if index >= uint64(len(a.values)) {
-		return fmt.Errorf("%w: index %d of %d elements", stream.ErrState, index, len(a.values))
+	if index >= uint64(len(a.elements)) {
+		return fmt.Errorf("%w: index %d of %d elements", stream.ErrState, index, len(a.elements))
 	}
 	var v T
 	if !r.Deleted() {
@@ -218,6 +222,6 @@ func (a *Array[T]) restore(r *stream.StateReader) error {
 			return err
 		}
 	}
-	a.values[index] = v
+	a.elements[index].value = v
 	return nil
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -143,8 +144,8 @@ func arrayModel[T Number](t *rapid.T, o Options, draw func(t *rapid.T) T) {
 // exactDivergence is the divergence from scratch.
 func exactDivergence[T Number](a *Array[T]) float64 {
 	sums := [2]float64{}
-	for i := range a.shadows {
-		d, f := a.distances(i, &a.shadows[i])
+	for i := range a.marks {
+		d, f := a.distances(i)
 		sums[0] += d
 		sums[1] += f
 	}
@@ -163,15 +164,14 @@ func validArray[T Number](a *Array[T]) error {
 		}
 		isListed[i] = true
 	}
-	for i := range a.shadows {
-		s := &a.shadows[i]
+	for i := range a.marks {
 		if a.marks[i].has(listed) != isListed[i] || a.marks[i].has(flying) != slices.Contains(a.flying, i) {
 			return fmt.Errorf("element %d: flags %b, listed %v", i, a.marks[i], isListed[i])
 		}
-		d, f := a.distances(i, s)
+		d, f := a.distances(i)
 		sums[0] += d
 		sums[1] += f
-		if a.options.Norm != errorbound.Max && max(d, f) > 0 && !isListed[i] {
+		if a.options.Norm != errorbound.Max && (max(d, f) > 0 || !a.elements[i].here()) && !isListed[i] {
 			return fmt.Errorf("element %d has changed and is not listed", i)
 		}
 		if bound := map[bool]float64{true: a.peak, false: a.calm}[isListed[i]]; a.options.Norm == errorbound.Max && max(d, f) > bound {
@@ -346,6 +346,27 @@ func TestArrayOperations(t *testing.T) {
 	require.Panics(t, func() { a.Add(3, 1) })
 	for _, at := range [][]uint32{{1, 1}, {2, 0}, {3, 4}, {0}} {
 		require.Panics(t, func() { a.AddAt(at, []int32{1, 1}) }, at)
+	}
+}
+
+// TestArrayWith: what is kept beside the numbers is saved with them if the owner asks for it.
+func TestArrayWith(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		a := NewArrayWith[float64, uint32](3, Options{Norm: errorbound.L2})
+		a.SetTheta(10)
+		a.AddAt([]uint32{0, 2}, []float64{1.5, -2})
+		*a.Beside(2) = 7
+		require.InDelta(t, 2.5, a.StateDivergence(), 1e-9)
+		w := stream.NewStateWriter(nil, whole)
+		require.NoError(t, a.BackupWith(w, func(i int) uint64 { return uint64(*a.Beside(i)) }))
+		saved := map[uint64][]uint64{}
+		for r := statetest.Reader(w.Bytes()); r.Next(); {
+			v := r.Value()
+			saved[binary.LittleEndian.Uint64(r.Key())] = []uint64{binary.LittleEndian.Uint64(v), binary.LittleEndian.Uint64(v[8:])}
+		}
+		require.Equal(t, []uint64{math.Float64bits(-2), 7}, saved[2])
+		require.Equal(t, []uint64{math.Float64bits(1.5), 0}, saved[0])
+		require.Len(t, saved, 2)
 	}
 }
 

@@ -30,12 +30,10 @@ func (m *Matrix[T]) Rows() int { return m.rows }
 func (m *Matrix[T]) Columns() int { return m.columns }
 
 // At returns the element in row r and column c. Like all methods with these arguments it panics if one is out of range.
-func (m *Matrix[T]) At(r, c int) T { return m.Row(r)[c] }
+func (m *Matrix[T]) At(r, c int) T { return m.cells.At(m.index(r, c)) }
 
-// Row returns the elements of row r, to be read only: what is written to them escapes the divergence.
-func (m *Matrix[T]) Row(r int) []T {
-	return m.cells.values[r*m.columns : (r+1)*m.columns : (r+1)*m.columns]
-}
+// Row returns a copy of the elements of row r.
+func (m *Matrix[T]) Row(r int) []T { return m.cells.values(r*m.columns, (r+1)*m.columns) }
 
 // Add adds d, which may be negative, to one element.
 func (m *Matrix[T]) Add(r, c int, d T) { m.cells.Add(m.index(r, c), d) }

@@ -42,6 +42,11 @@ type Sink[T any] interface {
 
 // Flusher is a sink that can make all items written so far final. The runtime calls it from time to time and after
 // that does not write them again.
+//
+// A process may die between a Flush and the commit that it was made for, and the items come again. A sink that would then
+// have them twice has BackupState and RestoreState as well, and no StateDivergence: what BackupState writes after a Flush
+// becomes durable in one step with what the runtime remembers of the items, and RestoreState says how much of what was
+// flushed counts. If it is not called, nothing does.
 type Flusher interface {
 	Flush() error
 }

@@ -43,6 +43,15 @@ func (w *StateWriter) PutUint64(index, value uint64) {
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, value)
 }
 
+// PutUint64s is PutUint64 with a value of 16 bytes.
+func (w *StateWriter) PutUint64s(index, first, second uint64) {
+	w.buf = append(w.buf, uint64Key)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, index)
+	w.buf = append(w.buf, uint64Value+8)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, first)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, second)
+}
+
 // Lengths as PutUint64 writes them: an 8-byte key, and an 8-byte value (plus one, see Put).
 const (
 	uint64Key   = 8

@@ -201,6 +201,13 @@ func TestPutUint64IsPut(t *testing.T) {
 		i, v, err := r.Uint64()
 		require.NoError(rt, err)
 		require.Equal(rt, [2]uint64{index, value}, [2]uint64{i, v})
+
+		short.Reset(false)
+		long.Reset(false)
+		short.PutUint64s(index, value, index)
+		k, both := binary.LittleEndian.AppendUint64(nil, index), binary.LittleEndian.AppendUint64(nil, value)
+		long.Put(k, append(both, k...))
+		require.Equal(rt, long.Bytes(), short.Bytes())
 	})
 }
 

@@ -85,13 +85,14 @@ func (o *operator) raise(level uint64) {
 	o.limit.Store(b.L)
 }
 
-// newPolicy makes the machine that decides about backups. For a self-accounting state under L2 one begins at 3/4 of theta
-// squared, since that is what grows with the items.
+// newPolicy makes the machine that decides about backups. For a self-accounting state under L2 one begins at 9/10 of theta
+// squared, since that is what grows with the items. What is processed while it is written is not in it: the earlier it
+// begins, the more there are.
 func (o *operator) newPolicy(theta float64) *threshold.Backup {
 	o.inForce = theta
 	c := threshold.BackupConfig{Theta: theta, Alpha: o.measure.Alpha, SelfAccounting: o.state.durable != nil}
 	if c.SelfAccounting && o.measure.Norm == errorbound.L2 {
-		c.Begin = math.Sqrt(0.75)
+		c.Begin = math.Sqrt(0.9)
 	}
 	return threshold.NewBackup(c)
 }

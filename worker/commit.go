@@ -49,9 +49,9 @@ func (o *operator) obey() error {
 
 // mark makes the position durable at once, if the store can do that (backup.Marker), and says whether it has. What the state
 // lacks is within theta, as with a commit of the position alone. Now and then it leaves the mark to a commit, which also
-// clears the item log.
+// clears the item log; it always does for a sink that counts, whose state must not lag behind its position.
 func (o *operator) mark() (bool, error) {
-	if o.w.cfg.Guarantee.batches() || o.unlogged == marksBetween {
+	if o.w.cfg.Guarantee.batches() || o.counts() || o.unlogged == marksBetween {
 		return false, nil
 	}
 	if err := o.flush(); err != nil {

@@ -250,7 +250,7 @@ func (o *operator) promise() error {
 		return errors.New("StateDivergence needs BackupState and RestoreState")
 	case cfg.Node.EmitOnClose && s.backup == nil:
 		return errors.New("EmitOnClose needs BackupState and RestoreState: a close is run again from its backup")
-	case s.backup != nil && s.divergence == nil && !cfg.Guarantee.batches() && (cfg.emits() || cfg.InputsAtRisk):
+	case s.backup != nil && s.divergence == nil && !o.counts() && !cfg.Guarantee.batches() && (cfg.emits() || cfg.InputsAtRisk):
 		return errors.New("BackupState without StateDivergence needs EmitOnClose and inputs that can be had again")
 	}
 	if cfg.Node.IsSink && cfg.Node.Windowed && s.flush == nil {
@@ -277,6 +277,12 @@ func (o *operator) promise() error {
 		o.plan.every = replayLimit
 	}
 	return nil
+}
+
+// counts says that the operator is a sink whose state tells how much of what it has flushed counts: it goes with each
+// position that becomes durable, so that what was flushed for a commit that a failure prevented can be taken back.
+func (o *operator) counts() bool {
+	return o.w.cfg.Node.IsSink && o.state.flush != nil && o.state.backup != nil && o.state.divergence == nil
 }
 
 // promiseBatches is promise for the guarantees that do not go by divergence.

@@ -72,11 +72,12 @@ func TestSplit(t *testing.T) {
 	want := one.close(t, last)
 	for _, parts := range []int{2, 5} {
 		o, merged := options, 0
-		o.OnMerged = func(w stream.Window, s *countmin.Sketch) {
+		o.OnMerged = func(w stream.Window, s *countmin.Sketch) error {
 			require.Equal(t, last, w)
 			require.Equal(t, one.sketch(0).Counts().AppendCells(nil, 0, 8000), s.AppendCells(nil, 0, 8000))
 			require.Equal(t, one.sketch(0).Counts().Total(), s.Total())
 			merged++
+			return nil
 		}
 		j := newJob(t, o, parts)
 		for i, it := range items {

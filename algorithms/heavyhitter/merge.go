@@ -49,7 +49,9 @@ func (m *Merge) Process(p Partial, _ *stream.Emitter[Row]) error {
 // starts the next window with nothing.
 func (m *Merge) CloseWindow(w stream.Window, out *stream.Emitter[Row]) error {
 	if m.options.OnMerged != nil {
-		m.options.OnMerged(w, m.counts)
+		if err := m.options.OnMerged(w, m.counts); err != nil {
+			return err
+		}
 	}
 	for _, row := range m.Rows() {
 		out.Emit(row)

@@ -35,8 +35,8 @@ type Options struct {
 
 	// OnMerged, if set, is called by Merge at the end of each window with the global sketch, before it is emptied for
 	// the next window: to check a run. The sketch may be read during the call only. It is called again if the close is
-	// run again after a failure, and by the goroutine of the operator.
-	OnMerged func(w stream.Window, s *countmin.Sketch)
+	// run again after a failure, and by the goroutine of the operator. An error fails the job.
+	OnMerged func(w stream.Window, s *countmin.Sketch) error
 }
 
 // Validate returns all faults of o, joined, each wrapping ErrOptions or countmin.ErrParams.

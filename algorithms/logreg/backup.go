@@ -37,26 +37,8 @@ const progressKey = "progress."
 // so they lag behind their backup by at most that many times the path of the weight since. And even a sum that was lost
 // altogether never makes a step larger than rate.
 func (l *Learner) BackupState(w *stream.StateWriter) error {
-	if l.plain == nil {
-		l.plain = stream.NewStateWriter(nil, false)
-	}
-	l.plain.Reset(w.Whole())
-	if err := l.own.BackupState(l.plain); err != nil {
-		return err
-	}
 	w.Put([]byte(progressKey), binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, l.steps), l.clock))
-	value := make([]byte, 0, 16)
-	r := stream.NewStateReader(chunk(l.plain.Bytes()))
-	for r.Next() {
-		index, _, err := r.Uint64()
-		if err != nil {
-			return err
-		}
-		value = append(value[:0], r.Value()...)
-		value = binary.LittleEndian.AppendUint64(value, math.Float64bits(l.cells[index].squares))
-		w.Put(r.Key(), value)
-	}
-	return r.Err()
+	return l.own.BackupWith(w, func(i int) uint64 { return math.Float64bits(l.own.Beside(i).squares) })
 }
 
 // RestoreState implements stream.RestoreState. All weights are part of the next update, since it is not known which of
@@ -65,9 +47,7 @@ func (l *Learner) RestoreState(r *stream.StateReader) error {
 	if err := l.own.RestoreState(through(r, l.restore)); err != nil {
 		return err
 	}
-	if l.others != nil {
-		copy(l.weights, l.own.Values())
-	}
+	l.alone()
 	l.touchAll()
 	l.restored = l.clock
 	return nil
@@ -88,21 +68,9 @@ func (l *Learner) restore(r *stream.StateReader, w *stream.StateWriter) error {
 	if index >= uint64(l.width) || !(squares >= 0 && squares <= math.MaxFloat64) {
 		return fmt.Errorf("%w: weight %d of %d with sum of squares %v", stream.ErrState, index, l.width, squares)
 	}
-	l.cells[index].squares = squares
+	l.own.Beside(int(index)).squares = squares
 	w.Put(r.Key(), value[:8])
 	return nil
-}
-
-// chunk returns the chunks of a reader that has one.
-func chunk(b []byte) func() ([]byte, error) {
-	return func() ([]byte, error) {
-		if len(b) == 0 {
-			return nil, io.EOF
-		}
-		c := b
-		b = nil
-		return c, nil
-	}
 }
 
 // throughBytes is how much through holds at a time.

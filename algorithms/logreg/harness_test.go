@@ -36,6 +36,15 @@ func (e exit) Send(_, _ int, s stream.Slab) { e(s); s.Release() }
 
 type collect struct{ c *cluster }
 
+// all returns the weights that l predicts by.
+func (l *Learner) all() []float64 {
+	w := make([]float64, l.width)
+	for i := range w {
+		w[i] = l.weight(i)
+	}
+	return w
+}
+
 func (s collect) Write(w []Weight) error { s.c.weights = append(s.c.weights, w...); return nil }
 func (s collect) Close() error           { return nil }
 

@@ -196,8 +196,9 @@ func TestRegret(t *testing.T) {
 			loss += lossOf(l.Predict(&examples[i]), examples[i].Positive)
 			require.NoError(t, l.learn(&examples[i], nil))
 			squares := 0.0
-			for k, w := range l.weights {
-				squares += (w - best.weights[k]) * (w - best.weights[k])
+			for k := range l.width {
+				d := l.weight(k) - best.weight(k)
+				squares += d * d
 			}
 			radius = max(radius, math.Sqrt(squares))
 		}

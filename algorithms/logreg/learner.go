@@ -21,10 +21,9 @@ type Learner struct {
 	options Options
 	rate    float64
 	width   int
-	own     *state.Array[float64] // sum of this learner's steps, by weight
-	others  []float64             // the rest of each weight; nil if there is no other learner
-	weights []float64             // own + others; the values of own if there is no other learner
-	cells   []cell
+	own     *state.ArrayWith[float64, cell] // sum of this learner's steps, by weight
+	others  []float64                       // the rest of each weight; nil if there is no other learner
+	weights []float64                       // own + others; nil if there is no other learner
 
 	steps, clock uint64
 	since        int      // examples since the last update
@@ -32,7 +31,6 @@ type Learner struct {
 	stamp        uint32
 	at           []uint32 // scratch of one step
 	step         []float64
-	plain        *stream.StateWriter // scratch of backups
 
 	partition int
 	quality   *Prequential
@@ -55,12 +53,11 @@ const never = math.MaxUint64
 func NewLearner(o Options) *Learner {
 	o = o.filled()
 	width := int(o.bias()) + 1
-	l := &Learner{options: o, rate: o.rate(), width: width, cells: make([]cell, width), stamp: 1, restored: never,
+	l := &Learner{options: o, rate: o.rate(), width: width, stamp: 1, restored: never,
 		quality: &Prequential{}}
-	l.own = state.NewArray[float64](width, state.Options{
+	l.own = state.NewArrayWith[float64, cell](width, state.Options{
 		Norm: errorbound.L2, Combine: errorbound.Added, Alpha: o.Alpha(), PathLength: o.PathLength, Clear: o.Clear,
 	})
-	l.weights = l.own.Values()
 	if o.Learners > 1 {
 		l.others, l.weights = make([]float64, width), make([]float64, width)
 	}
@@ -126,17 +123,31 @@ func (l *Learner) learn(e *Example, out *stream.Emitter[Update]) error {
 // evaluate returns the log-odds of e being positive. It returns false for what Example.check reports: checking on the way
 // costs nothing, a pass of its own a tenth of all.
 func (l *Learner) evaluate(e *Example) (z float64, ok bool) {
-	weights, last, largest := l.weights, uint32(l.width-2), float32(l.options.MaxValue)
-	z = weights[len(weights)-1]
+	last, largest := uint32(l.width-2), float32(l.options.MaxValue)
+	z = l.weight(l.width - 1)
 	next := uint32(0)
 	for _, f := range e.Features {
 		if f.Index < next || f.Index > last || !(f.Value <= largest && f.Value >= -largest) {
 			return 0, false
 		}
-		z += weights[f.Index] * float64(f.Value)
+		z += l.weight(int(f.Index)) * float64(f.Value)
 		next = f.Index + 1
 	}
 	return z, true
+}
+
+func (l *Learner) weight(i int) float64 {
+	if l.weights != nil {
+		return l.weights[i]
+	}
+	return l.own.At(i)
+}
+
+// alone makes the weights those of a learner that knows of no other.
+func (l *Learner) alone() {
+	for i := range l.weights {
+		l.weights[i] = l.own.At(i)
+	}
 }
 
 // complain says what is wrong with an example.
@@ -180,19 +191,19 @@ func (l *Learner) decay(at []uint32, gradient []float64) {
 	rate := -l.rate / math.Sqrt(float64(l.steps))
 	for k, i := range at {
 		gradient[k] *= rate
-		l.touch(i, &l.cells[i])
+		l.touch(i, l.own.Beside(int(i)))
 	}
 }
 
 // adapt makes steps of gradients, as AdaGrad does.
 func (l *Learner) adapt(at []uint32, gradient []float64) {
-	cells, stamp, rate := l.cells, l.stamp, -l.rate
+	stamp, rate := l.stamp, -l.rate
 	for k, i := range at {
 		g := gradient[k]
 		if g == 0 { // and so may the sum be
 			continue
 		}
-		c := &cells[i]
+		c := l.own.Beside(int(i))
 		c.squares += g * g
 		gradient[k] = rate * g / math.Sqrt(c.squares)
 		if c.stamp != stamp {
@@ -226,8 +237,8 @@ func (l *Learner) send(emit func(Update), done bool) {
 	l.since = 0
 	if l.stamp++; l.stamp == 0 { // 0 is what fresh cells have
 		l.stamp = 1
-		for i := range l.cells {
-			l.cells[i].stamp = 0
+		for i := range l.width {
+			l.own.Beside(i).stamp = 0
 		}
 	}
 }
@@ -237,6 +248,11 @@ func (l *Learner) send(emit func(Update), done bool) {
 func (l *Learner) CloseWindow(w stream.Window, out *stream.Emitter[Update]) error {
 	if w.Last {
 		l.touchAll()
+		if l.options.OnEnd != nil {
+			if err := l.options.OnEnd(l.partition, l.quality); err != nil {
+				return err
+			}
+		}
 	}
 	l.send(out.Emit, w.Last)
 	return nil
@@ -245,9 +261,9 @@ func (l *Learner) CloseWindow(w stream.Window, out *stream.Emitter[Update]) erro
 // touchAll makes every weight part of the next update.
 func (l *Learner) touchAll() {
 	l.touched = l.touched[:0]
-	for i := range l.cells {
-		if l.cells[i].squares != 0 || l.own.At(i) != 0 {
-			l.cells[i].stamp = l.stamp
+	for i := range l.width {
+		if c := l.own.Beside(i); c.squares != 0 || l.own.At(i) != 0 {
+			c.stamp = l.stamp
 			l.touched = append(l.touched, uint32(i))
 		}
 	}
@@ -276,7 +292,7 @@ func (l *Learner) Feedback(_ int, m Model) error {
 	}
 	if m.Whole {
 		clear(l.others)
-		copy(l.weights, l.own.Values())
+		l.alone()
 	}
 	for k, i := range m.Index {
 		l.others[i] = m.Others[k]

@@ -28,7 +28,7 @@ func TestAgainstReference(t *testing.T) {
 			require.InDelta(t, r.loss/3000, q.LogLoss, 1e-9)
 			require.Less(t, q.LogLoss, 0.9*q.BaseLoss, "it learns")
 			for i, w := range r.weights {
-				require.InDelta(t, w, c.learner(0).weights[i], 1e-9)
+				require.InDelta(t, w, c.learner(0).weight(i), 1e-9)
 			}
 			got := make([]float64, len(r.weights))
 			for _, w := range c.close() {
@@ -71,7 +71,7 @@ func TestBulkSynchronous(t *testing.T) {
 				}
 				for l, r := range refs {
 					copy(r.weights, model)
-					require.InDeltaSlice(t, model, c.learner(l).weights, 1e-9)
+					require.InDeltaSlice(t, model, c.learner(l).all(), 1e-9)
 				}
 			}
 			for _, w := range c.close() {
@@ -109,7 +109,7 @@ func TestMessagesMayBeLost(t *testing.T) {
 		// All updates are in; once each has been answered, every learner has the model.
 		for l := range n {
 			require.NoError(rt, c.learner(l).Feedback(0, c.model().model(l)))
-			for i, w := range c.learner(l).weights {
+			for i, w := range c.learner(l).all() {
 				require.InDelta(rt, model[uint32(i)], w, 1e-12)
 			}
 		}

@@ -73,6 +73,10 @@ type Options struct {
 	// Quality, if set, returns where the learner of a partition counts how good its predictions are; it is called by
 	// Open. A Prequential that outlives the learner counts through failures. By default a learner has its own.
 	Quality func(partition int) *Prequential
+
+	// OnEnd, if set, is told by the learner of a partition at the end of the stream how good its predictions were; once
+	// more, perhaps by a learner that has made none, if a failure makes it close again. An error fails the job.
+	OnEnd func(partition int, q *Prequential) error
 }
 
 // Defaults of Options.

@@ -112,7 +112,9 @@ func compareKeys(a, b *connector.Key) int {
 // nothing.
 func (m *Merge) CloseWindow(w stream.Window, out *stream.Emitter[heavyhitter.Row]) error {
 	if m.options.OnMerged != nil {
-		m.options.OnMerged(w, m.Estimates())
+		if err := m.options.OnMerged(w, m.Estimates()); err != nil {
+			return err
+		}
 	}
 	for _, row := range m.Rows() {
 		out.Emit(row)

@@ -33,8 +33,8 @@ type Options struct {
 	Alpha float64
 
 	// OnMerged, if set, is told by Merge what it knows of every key, at the end of each window, before the rows are
-	// emitted; once more with the same if a failure makes it close again. It must not block.
-	OnMerged func(stream.Window, Estimates)
+	// emitted; once more with the same if a failure makes it close again. An error fails the job.
+	OnMerged func(stream.Window, Estimates) error
 }
 
 // Validate returns all faults of o, joined, each wrapping ErrOptions.

@@ -386,7 +386,10 @@ func BenchmarkProcessBatch(b *testing.B) {
 // TestEstimates: what is told of the merged summaries holds for every key, and does not change with what comes later.
 func TestEstimates(t *testing.T) {
 	var told []Estimates
-	o := Options{Capacity: 2, Threshold: 0.9, OnMerged: func(_ stream.Window, e Estimates) { told = append(told, e) }}
+	o := Options{Capacity: 2, Threshold: 0.9, OnMerged: func(_ stream.Window, e Estimates) error {
+		told = append(told, e)
+		return nil
+	}}
 	m := NewMerge(o)
 	require.Zero(t, m.Estimates().Total())
 	count := func(keys string) {

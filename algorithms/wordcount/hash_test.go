@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHashOf: words that differ have different hashes, and tables of them are as full in all parts. All that is hashed is
+// TestHash: words that differ have different hashes, and tables of them are as full in all parts. All that is hashed is
 // fixed, so the test passes always or never.
-func TestHashOf(t *testing.T) {
+func TestHash(t *testing.T) {
 	seen, low, high := map[uint64]string{}, [64]int{}, [64]int{}
 	words := 0
 	add := func(word string) {
-		h := hashOf([]byte(word))
+		h := keyOf([]byte(word)).hash(len(word))
 		other, again := seen[h]
 		require.False(t, again, "%q and %q", word, other)
 		seen[h] = word

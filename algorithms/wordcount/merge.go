@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
@@ -52,8 +53,16 @@ func (m *Merge) Process(c Counts, _ *stream.Emitter[Row]) error {
 
 // CloseWindow implements stream.WindowCloser.
 func (m *Merge) CloseWindow(w stream.Window, out *stream.Emitter[Row]) error {
-	for rank, i := range m.words.ranked(m.top) {
-		out.Emit(Row{Rank: rank + 1, Word: string(m.words.word(i)), Count: m.words.entries[i].count})
+	ranked := m.words.ranked(m.top)
+	var words strings.Builder // the memory of all of them
+	for _, r := range ranked {
+		words.Write(m.words.word(r.index))
+	}
+	rest := words.String()
+	for rank, r := range ranked {
+		n := len(m.words.word(r.index))
+		out.Emit(Row{Rank: rank + 1, Word: rest[:n], Count: r.count})
+		rest = rest[n:]
 	}
 	if !w.Last {
 		m.words.reset()

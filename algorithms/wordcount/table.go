@@ -1,7 +1,9 @@
 package wordcount
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/bits"
@@ -31,8 +33,9 @@ var errLongWord = errors.New("wordcount: word is too long")
 // Under L1 dueAt is 1, so that due holds all words that a partial backup must write, and the divergence is the
 // difference of two totals.
 type table struct {
-	slots   []uint64 // upper half of the hash, index of the entry + 1; 0 = free
+	slots   []uint64 // tag, index of the entry + 1; 0 = free
 	entries []entry
+	rest    []rest // of each entry
 	words   []byte
 	total   uint64
 
@@ -48,10 +51,16 @@ type table struct {
 	inFlight flight
 }
 
-// entry is one word.
+// entry is what an addition needs of one word: two of them lie in one line of a cache.
 type entry struct {
-	count, limit, durable uint64
-	place                 uint64 // where the word lies: offset << lengthBits | length
+	key
+	count, limit uint64
+}
+
+// rest is what it does not.
+type rest struct {
+	durable uint64
+	place   uint64 // where the word lies: offset << lengthBits | length
 }
 
 // lengthBits is enough for the longest block.
@@ -78,7 +87,7 @@ const minSlots = 1 << 10
 // clear forgets all words.
 func (t *table) clear() {
 	t.slots = make([]uint64, minSlots)
-	t.entries, t.words, t.due = t.entries[:0], t.words[:0], t.due[:0]
+	t.entries, t.rest, t.words, t.due = t.entries[:0], t.rest[:0], t.words[:0], t.due[:0]
 	t.total, t.peak, t.covered = 0, 0, 0
 }
 
@@ -94,38 +103,41 @@ func (t *table) add(word []byte, n uint64) {
 
 // find returns the entry of word, making one of count 0 if there is none.
 func (t *table) find(word []byte) uint32 {
-	hash := hashOf(word)
-	mask := uint64(len(t.slots) - 1)
-	tag := hash >> 32
+	k, n := keyOf(word), len(word)
+	hash := k.hash(n)
+	slots, tag := t.slots, tagOf(hash, n)
+	mask := uint64(len(slots) - 1)
 	for at := hash & mask; ; at = (at + 1) & mask {
-		slot := t.slots[at]
+		slot := slots[at]
 		if slot == 0 {
-			return t.insert(at, word, hash)
+			return t.insert(at, tag, k, word)
 		}
-		if slot>>32 == tag && string(t.word(uint32(slot)-1)) == string(word) {
-			return uint32(slot) - 1
+		i := uint32(slot) - 1
+		if slot>>32 == tag && t.entries[i].key == k && (n <= inKey || string(t.word(i)) == string(word)) {
+			return i
 		}
 	}
 }
 
 func (t *table) word(i uint32) []byte {
-	place := t.entries[i].place
+	place := t.rest[i].place
 	from := place >> lengthBits
 	return t.words[from : from+place&(1<<lengthBits-1)]
 }
 
 // insert makes an entry for word in a free slot.
-func (t *table) insert(at uint64, word []byte, hash uint64) uint32 {
+func (t *table) insert(at, tag uint64, k key, word []byte) uint32 {
 	if len(word) >= 1<<lengthBits {
 		panic(errLongWord) // RestoreState and Counts check it
 	}
 	i := uint32(len(t.entries))
-	t.slots[at] = hash>>32<<32 | uint64(i+1)
-	e := entry{limit: math.MaxUint64, place: uint64(len(t.words))<<lengthBits | uint64(len(word))}
+	t.slots[at] = tag<<32 | uint64(i+1)
+	e := entry{key: k, limit: math.MaxUint64}
 	if t.tracked {
 		e.limit = t.dueAt
 	}
 	t.entries = append(t.entries, e)
+	t.rest = append(t.rest, rest{place: uint64(len(t.words))<<lengthBits | uint64(len(word))})
 	t.words = append(t.words, word...)
 	if len(t.entries) > len(t.slots)/2 {
 		t.rehash(2 * len(t.slots))
@@ -133,18 +145,18 @@ func (t *table) insert(at uint64, word []byte, hash uint64) uint32 {
 	return i
 }
 
-// rehash makes a table of n slots, a power of two. It hashes all words again, which happens once or twice per word in
-// all and saves eight bytes in each entry.
+// rehash makes a table of n slots, a power of two.
 func (t *table) rehash(n int) {
 	t.slots = make([]uint64, n)
 	mask := uint64(n - 1)
 	for i := range t.entries {
-		hash := hashOf(t.word(uint32(i)))
+		length := int(t.rest[i].place & (1<<lengthBits - 1))
+		hash := t.entries[i].hash(length)
 		at := hash & mask
 		for t.slots[at] != 0 {
 			at = (at + 1) & mask
 		}
-		t.slots[at] = hash>>32<<32 | uint64(i+1)
+		t.slots[at] = tagOf(hash, length)<<32 | uint64(i+1)
 	}
 }
 
@@ -153,7 +165,7 @@ func (t *table) reset() {
 	stored := t.stale || t.inFlight.active
 	for i := range t.entries {
 		t.entries[i].count = 0
-		stored = stored || t.entries[i].durable > 0
+		stored = stored || t.rest[i].durable > 0
 	}
 	t.total = 0
 	t.inFlight.unstales = false
@@ -186,12 +198,12 @@ func toCount(x float64) uint64 {
 
 // attention is called when the count of entry i has reached its limit.
 func (t *table) attention(i uint32) {
-	e := &t.entries[i]
-	if e.limit == e.durable+t.dueAt {
+	e, durable := &t.entries[i], t.rest[i].durable
+	if e.limit == durable+t.dueAt {
 		t.due = append(t.due, i)
 	}
 	e.limit = e.count + t.step
-	t.peak = max(t.peak, e.limit-1-e.durable)
+	t.peak = max(t.peak, e.limit-1-durable)
 }
 
 // classify makes due and the limits anew.
@@ -210,7 +222,7 @@ func (t *table) classify() {
 // below the durable one; the table is stale then, and its divergence infinite.
 func (t *table) place(i uint32) {
 	e := &t.entries[i]
-	e.limit = e.durable + t.dueAt
+	e.limit = t.rest[i].durable + t.dueAt
 	if e.count >= e.limit {
 		t.attention(i)
 	}
@@ -246,22 +258,38 @@ func (t *table) byHash() []counted {
 		}
 	}
 	slices.SortFunc(list, func(a, b counted) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), slices.Compare(t.word(a.index), t.word(b.index)))
+		if a.hash != b.hash {
+			return cmp.Compare(a.hash, b.hash)
+		}
+		return bytes.Compare(t.word(a.index), t.word(b.index))
 	})
 	return list
 }
 
-// ranked returns the entries of the top most frequent words, all if top is 0, most frequent first and by word where
-// they are equal.
-func (t *table) ranked(top int) []uint32 {
-	list := make([]uint32, 0, len(t.entries))
+// ranking is a word to be ranked: its count, and how it begins, as a number that is ordered as words are.
+type ranking struct {
+	count, begins uint64
+	index         uint32
+}
+
+// ranked returns the top most frequent words, all if top is 0, most frequent first and by word where they are equal.
+func (t *table) ranked(top int) []ranking {
+	list := make([]ranking, 0, len(t.entries))
 	for i := range t.entries {
-		if t.entries[i].count > 0 {
-			list = append(list, uint32(i))
+		if count := t.entries[i].count; count > 0 {
+			var begins [8]byte
+			copy(begins[:], t.word(uint32(i)))
+			list = append(list, ranking{count, binary.BigEndian.Uint64(begins[:]), uint32(i)})
 		}
 	}
-	slices.SortFunc(list, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(t.entries[b].count, t.entries[a].count), slices.Compare(t.word(a), t.word(b)))
+	slices.SortFunc(list, func(a, b ranking) int {
+		switch {
+		case a.count != b.count:
+			return cmp.Compare(b.count, a.count)
+		case a.begins != b.begins:
+			return cmp.Compare(a.begins, b.begins)
+		}
+		return bytes.Compare(t.word(a.index), t.word(b.index))
 	})
 	if top > 0 {
 		list = list[:min(top, len(list))]
@@ -273,7 +301,7 @@ func (t *table) ranked(top int) []uint32 {
 func (t *table) compact() {
 	gone := 0
 	for i := range t.entries {
-		if e := &t.entries[i]; e.count == 0 && e.durable == 0 {
+		if t.gone(i) {
 			gone++
 		}
 	}
@@ -281,17 +309,19 @@ func (t *table) compact() {
 		return
 	}
 	words := make([]byte, 0, len(t.words))
-	kept := t.entries[:0]
+	kept := 0 // never ahead of i
 	for i := range t.entries {
-		e := t.entries[i]
-		if e.count == 0 && e.durable == 0 {
+		if t.gone(i) {
 			continue
 		}
-		word := t.word(uint32(i)) // entry i has not been overwritten: kept is never ahead of it
-		e.place = uint64(len(words))<<lengthBits | uint64(len(word))
+		word := t.word(uint32(i))
+		t.entries[kept] = t.entries[i]
+		t.rest[kept] = rest{t.rest[i].durable, uint64(len(words))<<lengthBits | uint64(len(word))}
 		words = append(words, word...)
-		kept = append(kept, e)
+		kept++
 	}
-	t.entries, t.words = kept, words
-	t.rehash(max(minSlots, 1<<bits.Len(uint(2*len(kept)))))
+	t.entries, t.rest, t.words = t.entries[:kept], t.rest[:kept], words
+	t.rehash(max(minSlots, 1<<bits.Len(uint(2*kept))))
 }
+
+func (t *table) gone(i int) bool { return t.entries[i].count == 0 && t.rest[i].durable == 0 }

@@ -51,11 +51,11 @@ func (t *table) backupDurable() {
 		t.stale = false
 	}
 	if f.complete {
-		for i := range t.entries {
-			t.entries[i].durable = 0
-		}
 		for i, count := range f.counts {
-			t.entries[i].durable = count
+			t.rest[i].durable = count
+		}
+		for i := range t.rest[len(f.counts):] {
+			t.rest[len(f.counts)+i].durable = 0
 		}
 		t.covered = f.total
 		t.compact()
@@ -63,7 +63,7 @@ func (t *table) backupDurable() {
 		return
 	}
 	for at, i := range f.indexes {
-		t.entries[i].durable = f.counts[at]
+		t.rest[i].durable = f.counts[at]
 	}
 	if t.l1 { // all that had changed was written
 		t.covered = f.total
@@ -101,7 +101,7 @@ func (t *table) restore(r *stream.StateReader) error {
 			return fmt.Errorf("%w: more than %d words", stream.ErrState, uint64(maxTotal))
 		}
 		t.total += e.count
-		e.durable = e.count
+		t.rest[i].durable = e.count
 	}
 	t.covered = t.total
 	t.compact()

@@ -30,6 +30,7 @@ const (
 // space there always is one.
 type cutter struct {
 	classes [256]class
+	runs    bool // words are runs of bytes, there are no rules
 	fold    bool
 	lowered []byte
 
@@ -41,7 +42,7 @@ type cutter struct {
 }
 
 func newCutter(b Boundaries, fold bool) *cutter {
-	c := &cutter{fold: fold, full: uax29.FromBytes(nil)}
+	c := &cutter{runs: b != Unicode && b != "", fold: fold, full: uax29.FromBytes(nil)}
 	for i := range c.classes {
 		c.classes[i] = classOf(byte(i), b)
 		if i >= utf8.RuneSelf || 'A' <= i && i <= 'Z' {
@@ -92,6 +93,9 @@ func (c *cutter) reset(text []byte) { c.text, c.at, c.within = text, 0, false }
 
 // next returns the next word, nil at the end of the text.
 func (c *cutter) next() []byte {
+	if c.runs {
+		return c.nextRun()
+	}
 	for {
 		if c.within {
 			if word := c.nextFull(); word != nil {
@@ -108,6 +112,28 @@ func (c *cutter) next() []byte {
 		if c.fold && seen&upper != 0 {
 			return c.lower(word)
 		}
+		return word
+	}
+}
+
+// nextRun is next where words are runs of bytes.
+func (c *cutter) nextRun() []byte {
+	text, classes, i := c.text, &c.classes, c.at
+	for i < len(text) && classes[text[i]]&letter == 0 {
+		i++
+	}
+	start, seen := i, class(0)
+	for i < len(text) && classes[text[i]]&letter != 0 {
+		seen |= classes[text[i]]
+		i++
+	}
+	c.at = i
+	switch word := text[start:i]; {
+	case len(word) == 0:
+		return nil
+	case c.fold && seen&upper != 0:
+		return c.lower(word)
+	default:
 		return word
 	}
 }

@@ -244,6 +244,22 @@ func (c *Client) Close() error {
 	return err
 }
 
+// Abandon is Close that does not wait: what is under way fails with backup.ErrClosed, and of batches nobody knows then
+// whether they were or will be applied. It is for a server that nobody relies on any more.
+func (c *Client) Abandon() error {
+	c.mu.Lock()
+	var failing []func()
+	if !c.closed && c.failed == nil {
+		c.failed = backup.ErrClosed
+		failing = c.fail(backup.ErrClosed)
+	}
+	c.mu.Unlock()
+	for _, f := range failing {
+		f()
+	}
+	return c.Close()
+}
+
 // end stops the goroutines.
 func (c *Client) end() error {
 	close(c.stop)

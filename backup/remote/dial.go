@@ -23,7 +23,7 @@ type Address struct {
 }
 
 // ErrAddress is wrapped by the error of Check.
-var ErrAddress = errors.New("invalid address of a backup server")
+var ErrAddress = errors.New("invalid address")
 
 // Check reports, with ErrAddress, what cannot work whatever is there.
 func (a *Address) Check() error {
@@ -67,7 +67,7 @@ func (a *Address) Connect(user string, more ...nats.Option) (*nats.Conn, error) 
 	}
 	nc, err := nats.Connect(a.URL, append(options, more...)...)
 	if errors.Is(err, nats.ErrNoServers) {
-		return nil, fmt.Errorf("no NATS server at %s: start one, or the backup server with one of its own: afstream backup --listen HOST:PORT",
+		return nil, fmt.Errorf("no NATS server at %s: start one, or what has one inside: afstream up, afstream backup",
 			redact(a.URL))
 	}
 	if err != nil {

@@ -12,7 +12,8 @@
 // Workers, their processes and machines, the connection, and kills of the server (-9 included): everything that was
 // reported as durable, and every batch is applied at most once. A power cut of the server's machine: the same with
 // [backup.BadgerOptions].Sync; without it the last seconds may be gone, fences among them, and a client that relied on
-// them gets ErrReplaced instead of going on above a hole. The loss of the server's disk: nothing; there is one copy.
+// them gets ErrReplaced instead of going on above a hole. The loss of the server's disk: nothing; package
+// backup/copies keeps several.
 //
 // # Subjects
 //
@@ -76,7 +77,6 @@
 //
 // # One server
 //
-// A client keeps to one server. Copies on several servers are not offered yet: writing to all is not enough, since what a
-// recovery has read must be on all of them as well, or losing a server takes back positions that senders have relied on.
-// [ErrReplaced] is the rule until then: a server that comes back without its store is refused.
+// A client keeps to one server, and a server that comes back without its store is refused ([ErrReplaced]). Package backup/copies
+// makes one store of several.
 package remote

@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -14,19 +15,27 @@ import (
 )
 
 // History notes the writes of records, through any number of processes, to find out whether they are linearizable: whether
-// there is an order of them, in which no write comes before one that had ended when it began, such that each did what it said. Values must differ
-// from each other.
+// there is an order of them, in which no write comes before one that had ended when it began, such that each did what it said.
+// Values must differ from each other. When all is over each record is to be read once more: a write that had an error
+// and is not seen then or before was not done, since what nobody has seen nobody can replace. In fake time let writes
+// take some: hundreds at one instant could have any order, and it takes for ever to find one.
 type History struct {
 	mu      sync.Mutex
 	start   time.Time
 	clients int
 	writes  []porcupine.Operation
-	read    map[string]map[uint64]string // values of revisions, by key
+	read    map[string]map[uint64]seen // revisions, by key
+}
+
+// seen is a value that has been read, or written for sure.
+type seen struct {
+	value string
+	at    int64 // the first time
 }
 
 // NewHistory returns an empty one.
 func NewHistory() *History {
-	return &History{start: time.Now(), read: map[string]map[uint64]string{}}
+	return &History{start: time.Now(), read: map[string]map[uint64]seen{}}
 }
 
 type writeKind int
@@ -112,52 +121,78 @@ func (h *History) saw(key string, revision uint64, value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.read[key] == nil {
-		h.read[key] = map[uint64]string{}
+		h.read[key] = map[uint64]seen{}
 	}
-	if was, ok := h.read[key][revision]; ok && was != value {
-		value = was + " and " + value // which nobody wrote
+	was, ok := h.read[key][revision]
+	if !ok {
+		was = seen{value, h.now()}
 	}
-	h.read[key][revision] = value
+	if was.value != value {
+		was.value += " and " + value // which nobody wrote
+	}
+	h.read[key][revision] = was
 }
 
 // Check fails the test if there is no such order, or if something was read that nobody wrote.
 func (h *History) Check(t testing.TB) {
 	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	revisions := map[string]map[string]uint64{} // of values, by key
-	for key, read := range h.read {
-		revisions[key] = map[string]uint64{}
-		for revision, value := range read {
-			require.NotContains(t, revisions[key], value, "one value, two revisions")
-			revisions[key][value] = revision
-		}
-	}
-	written := map[string]map[string]bool{}
-	for i := range h.writes {
-		op := &h.writes[i]
-		w, o := op.Input.(write), op.Output.(outcome)
-		if o.unknown {
-			// If it was done, and seen, that tells its revision. It may have been done at any time since.
-			o.revision = revisions[w.key][w.value]
-			op.Output, op.Return = o, int64(time.Since(h.start))
-		}
-		if written[w.key] == nil {
-			written[w.key] = map[string]bool{}
-		}
-		written[w.key][w.value] = true
-	}
-	for key, read := range h.read {
-		for _, value := range read {
-			require.True(t, written[key][value], "%s: %q was read and not written", key, value)
-		}
-	}
-	result, _ := porcupine.CheckOperationsVerbose(model.ToModel(), h.writes, time.Minute)
-	require.Equal(t, porcupine.Ok, result, "%d writes are not linearizable", len(h.writes))
+	require.NoError(t, h.verdict())
 }
 
-// model is one record: its revision, 0 if there is none. What was done, although nobody heard of it and saw it, has a revision
-// that nobody can expect.
+func (h *History) verdict() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	written := map[[2]string]bool{} // key and value
+	for _, op := range h.writes {
+		w := op.Input.(write)
+		written[[2]string{w.key, w.value}] = true
+	}
+	revisions := map[[2]string]uint64{}
+	for key, read := range h.read {
+		for revision, was := range read {
+			id := [2]string{key, was.value}
+			if !written[id] {
+				return fmt.Errorf("%s: %q was read and not written", key, was.value)
+			}
+			if other, ok := revisions[id]; ok {
+				return fmt.Errorf("%s: %q has two revisions, %d and %d", key, was.value, other, revision)
+			}
+			revisions[id] = revision
+		}
+	}
+	var all []porcupine.Operation
+	for _, op := range h.writes {
+		w, o := op.Input.(write), op.Output.(outcome)
+		switch r := revisions[[2]string{w.key, w.value}]; {
+		case !o.unknown:
+		case w.kind == deletes:
+			op.Return = max(op.Call, h.passed(w.key, w.expects+1)) // later it cannot have been done any more
+		case r == 0:
+			continue
+		default:
+			op.Output = outcome{revision: r}
+			op.Return = h.passed(w.key, r)
+		}
+		all = append(all, op)
+	}
+	if result := porcupine.CheckOperationsTimeout(model.ToModel(), all, time.Minute); result != porcupine.Ok {
+		return fmt.Errorf("%d writes are not linearizable: %s", len(all), result)
+	}
+	return nil
+}
+
+// passed is when a record was first seen with that revision or a later one. h.mu is held.
+func (h *History) passed(key string, revision uint64) int64 {
+	first := h.now()
+	for r, was := range h.read[key] {
+		if r >= revision {
+			first = min(first, was.at)
+		}
+	}
+	return first
+}
+
+// model is one record: its revision, 0 if there is none. Only of deletes it may be unknown whether they were done.
 var model = porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		by := map[string][]porcupine.Operation{}
@@ -178,26 +213,16 @@ var model = porcupine.NondeterministicModel{
 		if w.kind == creates {
 			fits = now == 0
 		}
-		next := o.revision
-		switch {
-		case w.kind == deletes:
-			next = 0
-		case next == 0:
-			next = unseen
-		}
 		switch {
 		case o.conflict && fits, !o.conflict && !o.unknown && !fits:
 			return nil
 		case o.conflict, o.unknown && !fits:
 			return []any{now}
 		case o.unknown:
-			return []any{now, next}
+			return []any{now, uint64(0)}
 		default:
-			return []any{next}
+			return []any{o.revision} // 0 after a delete
 		}
 	},
 	Equal: func(a, b any) bool { return a.(uint64) == b.(uint64) },
 }
-
-// unseen is the revision of what nobody saw.
-const unseen = ^uint64(0)

@@ -286,15 +286,23 @@ func recordsRace(t *testing.T, one, other cluster.Records) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		r := h.Record([]cluster.Records{one, other}[i%2])
-		all.Go(func() { compete(within(t), r, i) })
+		all.Go(func() { Compete(within(t), r, i, 40) })
 	}
 	all.Wait()
+	LookAgain(within(t), h.Record(other))
 	h.Check(t)
 }
 
-// compete writes and deletes as others do, going by what it reads or has written.
-func compete(ctx context.Context, r cluster.Records, who int) {
-	for i := range 40 {
+// LookAgain reads what Compete writes.
+func LookAgain(ctx context.Context, r cluster.Records) {
+	for i := range 2 {
+		_, _ = r.Get(ctx, fmt.Sprintf("job.%d", i)) // the history has it
+	}
+}
+
+// Compete writes and deletes two records, times times, as others do under other numbers, going by what it reads or has written.
+func Compete(ctx context.Context, r cluster.Records, who, times int) {
+	for i := range times {
 		key := fmt.Sprintf("job.%d", i%2)
 		value := fmt.Appendf(nil, "%d by %d", i, who)
 		got, err := r.Get(ctx, key)

@@ -29,5 +29,6 @@
 // # What survives
 //
 // Bucket and stream are files, in as many copies as the one who opened them first wished; see broker.Options for what those
-// of one server survive. Of three servers any one may be gone.
+// of one server survive. Of three servers any one may be gone. If it was the leader of the bucket, the others choose another one, which
+// takes 4 to 10 s; until then nothing can be written, and what was asked for when it died is answered with an error after 5 s.
 package overnats

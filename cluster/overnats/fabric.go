@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// requestTime is how long one request to JetStream may take: elections of its leaders take about that long.
+	// requestTime is how long one request to JetStream may take, whatever its context says: elections of its leaders take
+	// about that long.
 	requestTime = 5 * time.Second
 	// openTime is how long Open waits for a JetStream that does not answer yet, unless its context ends before.
 	openTime = 20 * time.Second
@@ -57,7 +58,7 @@ func Open(ctx context.Context, nc *nats.Conn, name string, replicas int) (*Fabri
 	if err := cluster.CheckName("cluster", name); err != nil {
 		return nil, err
 	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(requestTime))
+	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +66,22 @@ func Open(ctx context.Context, nc *nats.Conn, name string, replicas int) (*Fabri
 	ctx, stop := context.WithTimeout(ctx, openTime)
 	defer stop()
 	for pause := retryPause; ; pause = min(2*pause, retryMost) {
-		if err = f.open(ctx, max(replicas, 1)); err == nil {
+		now := f.open(ctx, max(replicas, 1))
+		if now == nil {
 			return f, nil
 		}
-		if hopeless(err) || !sleep(ctx, pause) {
+		if err == nil || ctx.Err() == nil { // that the time is up says less than what happened before
+			err = now
+		}
+		if hopeless(now) || !sleep(ctx, pause) {
 			return nil, fmt.Errorf("open cluster %q at NATS server %s: %w", name, nc.ConnectedUrlRedacted(), explain(err))
 		}
 	}
 }
 
 func (f *Fabric) open(ctx context.Context, replicas int) error {
+	ctx, stop := context.WithTimeout(ctx, requestTime) // what is lost before there is a leader is never answered
+	defer stop()
 	account, err := f.js.AccountInfo(ctx)
 	if err != nil {
 		return err

@@ -152,6 +152,62 @@ func TestServerIsStartedAgain(t *testing.T) {
 	require.NoError(t, end())
 }
 
+// TestRaceThroughRestarts: writes are linearizable, also those that the server's end has interrupted.
+func TestRaceThroughRestarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := serve(t, "0", dir)
+	h := clustertest.NewHistory()
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	var all sync.WaitGroup
+	for i := range 4 {
+		r := h.Record(&hasty{Fabric: open(t, s)})
+		all.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				clustertest.Compete(ctx, r, i+4*n, 10)
+			}
+		})
+	}
+	for ctx.Err() == nil {
+		time.Sleep(300 * time.Millisecond) // of work
+		at := address(s)
+		s.Close()
+		s = serve(t, at, dir)
+	}
+	all.Wait()
+	last := &hasty{Fabric: open(t, s)}
+	clustertest.LookAgain(t.Context(), h.Record(last))
+	h.Check(t)
+}
+
+// hasty gives a server that does not answer up soon.
+type hasty struct{ *Fabric }
+
+func (h *hasty) Get(ctx context.Context, key string) (cluster.Record, error) {
+	ctx, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	return h.Fabric.Get(ctx, key)
+}
+
+func (h *hasty) Create(ctx context.Context, key string, value []byte) (uint64, error) {
+	ctx, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	return h.Fabric.Create(ctx, key, value)
+}
+
+func (h *hasty) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	ctx, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	return h.Fabric.Update(ctx, key, value, revision)
+}
+
+func (h *hasty) Delete(ctx context.Context, key string, revision uint64) error {
+	ctx, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	return h.Fabric.Delete(ctx, key, revision)
+}
+
 // TestMissedChanges: what changes while a process cannot be reached by the server is told afterwards, deletions too.
 func TestMissedChanges(t *testing.T) {
 	t.Parallel()

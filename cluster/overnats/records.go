@@ -16,6 +16,8 @@ import (
 
 // Get returns a value as the leader of the bucket has it.
 func (f *Fabric) Get(ctx context.Context, key string) (cluster.Record, error) {
+	ctx, stop := context.WithTimeout(ctx, requestTime)
+	defer stop()
 	e, err := f.kv.Get(ctx, key)
 	if err != nil {
 		return cluster.Record{}, wrong("get", key, err)
@@ -25,6 +27,8 @@ func (f *Fabric) Get(ctx context.Context, key string) (cluster.Record, error) {
 
 // Create makes a record. See the package comment for conflicts with oneself.
 func (f *Fabric) Create(ctx context.Context, key string, value []byte) (uint64, error) {
+	ctx, stop := context.WithTimeout(ctx, requestTime)
+	defer stop()
 	revision, err := f.kv.Create(ctx, key, value)
 	return revision, wrong("create", key, err)
 }
@@ -34,6 +38,8 @@ func (f *Fabric) Update(ctx context.Context, key string, value []byte, revision 
 	if revision == 0 { // to NATS it would mean that there must be none
 		return 0, wrong("update", key, jetstream.ErrKeyRevisionMismatch)
 	}
+	ctx, stop := context.WithTimeout(ctx, requestTime)
+	defer stop()
 	revision, err := f.kv.Update(ctx, key, value, revision)
 	return revision, wrong("update", key, err)
 }
@@ -43,6 +49,8 @@ func (f *Fabric) Delete(ctx context.Context, key string, revision uint64) error 
 	if revision == 0 { // to NATS it would mean any
 		return wrong("delete", key, jetstream.ErrKeyRevisionMismatch)
 	}
+	ctx, stop := context.WithTimeout(ctx, requestTime)
+	defer stop()
 	o := []jetstream.KVDeleteOpt{jetstream.LastRevision(revision)}
 	if f.markers {
 		o = append(o, jetstream.PurgeTTL(markerAge))

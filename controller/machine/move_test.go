@@ -372,7 +372,7 @@ func TestJobsSpreadTogether(t *testing.T) {
 	}
 	b.node("c", 40)
 	moves := 0
-	b.pass(20 * time.Minute)
+	b.pass(2 * time.Minute)
 	on := map[string]int{}
 	for i := range 10 {
 		j := b.job(fmt.Sprint("job", i))

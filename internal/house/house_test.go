@@ -17,12 +17,12 @@ const module = "github.com/afstream/afstream/"
 // floors lists the packages from the ground up. A package may import only packages of floors below its own. A name that
 // ends in / stands for all packages below it that are not listed themselves.
 var floors = [][]string{
-	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker", "cluster"},
+	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker", "internal/chaos", "cluster"},
 	{"stream", "threshold"},
 	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
 	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link", "cluster/overnats", "controller/machine"},
-	{"algorithms/", "worker", "cluster/clustertest"},
+	{"algorithms/", "worker", "backup/copies", "cluster/clustertest"},
 	{"algorithms/spacesaving", "controller", "controller/leader", "node"},
 	{"job", "internal/jobtest"},
 	{"experiments"},
@@ -34,6 +34,7 @@ var floors = [][]string{
 var barred = []struct{ from, to, why string }{
 	{"", "internal/statetest", "only tests may"},
 	{"", "internal/jobtest", "only tests may"},
+	{"", "internal/chaos", "only tests may"},
 	{"", "cluster/clustertest", "only tests may"},
 	{"algorithms/", "worker", "algorithms do not know the runtime"},
 	{"algorithms/", "controller", "algorithms do not know the runtime"},

@@ -1,0 +1,75 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/cli"
+)
+
+// begin starts a process that says a word when it is ready, and returns the line. It is killed at the end if it still runs.
+func begin(t *testing.T, mark string, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	c := exec.Command("afstream", args...)
+	errs, err := c.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	line := readTo(t, errs, mark).Text()
+	go func() { _, _ = io.Copy(io.Discard, errs) }() // ends with the process
+	return c, line
+}
+
+// TestUp is the tour: a cluster in one process, a node that joins, a job, the node killed, the result, verified.
+func TestUp(t *testing.T) {
+	dir := t.TempDir()
+	_, line := begin(t, "is up at", "up", "--dir", dir, "--listen", "127.0.0.1:0", "--name", "one", "--slots", "3")
+	url := strings.TrimSuffix(line[strings.Index(line, "nats://"):strings.Index(line, ", with node")], ",")
+	t.Setenv("AFSTREAM_NATS", url)
+	two, _ := begin(t, "takes 4 workers", "node", "--name", "two", "--slots", "4")
+	ask := func(args ...string) string {
+		t.Helper()
+		code, stdout, stderr := run(t.Context(), args...)
+		require.Equal(t, cli.ExitOK, code, stderr)
+		return stdout
+	}
+	for !strings.Contains(ask("node", "list"), "two") { // takes a second
+	}
+	id := strings.TrimSpace(ask("job", "submit", "heavy-hitter", "--items", "3M", "--theta", "1000"))
+	inspect := func() (state string, two int) {
+		var d struct {
+			Summary struct{ State string }
+			Workers []struct{ Node, Phase string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(ask("job", "inspect", "-o", "json", id)), &d))
+		for _, w := range d.Workers {
+			if w.Node == "two" && w.Phase == "running" {
+				two++
+			}
+		}
+		return d.Summary.State, two
+	}
+	state, hosted := "", 0
+	for state != "finished" && hosted == 0 {
+		state, hosted = inspect()
+	}
+	require.NoError(t, two.Process.Kill())
+	third, _ := begin(t, "takes 4 workers", "node", "--name", "three", "--slots", "4")
+	for state != "finished" {
+		state, _ = inspect()
+		require.NotEqual(t, "failed", state)
+	}
+	require.Contains(t, ask("job", "result", "--verify", id), "all bounds kept")
+	require.Contains(t, ask("job", "logs", id), "worker runs")
+	ask("job", "delete", id)
+	require.Equal(t, "no jobs\n", ask("job", "list"))
+	require.NoError(t, third.Process.Kill())
+}

@@ -1,0 +1,79 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+)
+
+// NATS is one server, which keeps its store and its port when it is started again.
+type NATS struct {
+	*Process
+	address string
+}
+
+// Address is HOST:PORT for clients.
+func (s *NATS) Address() string { return s.address }
+
+// URL is where clients of the namespace of the test find it.
+func (s *NATS) URL() string { return "nats://" + s.address }
+
+// URLs is for clients that may use any of several servers.
+func URLs(servers []*NATS) string {
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL())
+	}
+	return strings.Join(urls, ",")
+}
+
+// StartNATS starts n servers with JetStream on 127.0.0.1, as a cluster if there are several. They listen when it returns; what is kept
+// in several copies may take some seconds more.
+func StartNATS(t testing.TB, tools *Tools, n int) []*NATS {
+	return StartNATSAt(t, tools, "127.0.0.1", n)
+}
+
+// StartNATSAt does so on another address of this machine.
+func StartNATSAt(t testing.TB, tools *Tools, host string, n int) []*NATS {
+	t.Helper()
+	path := tools.NATSServer(t)
+	clients, routes := make([]string, n), make([]string, n)
+	for i, address := range freeAddresses(t, host, 2*n) {
+		if i < n {
+			clients[i] = address
+		} else {
+			routes[i-n] = "nats://" + address
+		}
+	}
+	servers := make([]*NATS, n)
+	for i := range servers {
+		_, port, _ := net.SplitHostPort(clients[i]) // it was made by a listener
+		args := []string{"-a", host, "-p", port, "--server_name", fmt.Sprintf("n%d", i), "-js", "-sd", t.TempDir()}
+		if n > 1 {
+			args = append(args, "--cluster_name", "chaos", "--cluster", routes[i], "--routes", strings.Join(routes, ","))
+		}
+		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i]}
+	}
+	for _, s := range servers {
+		s.Await("Server is ready")
+	}
+	return servers
+}
+
+// freeAddresses are of ports that nobody listens on now.
+func freeAddresses(t testing.TB, host string, n int) []string {
+	t.Helper()
+	var all []string
+	for range n {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // all at once, so that they differ
+		all = append(all, l.Addr().String())
+	}
+	return all
+}
