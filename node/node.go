@@ -14,9 +14,8 @@ import (
 	"github.com/afstream/afstream/cluster"
 )
 
-// Run hosts workers until ctx ends: then it waits for a while for them to be moved, says that it leaves, stops those that are left,
-// and returns nil. An error says why the
-// process cannot be a node any more.
+// Run hosts workers until ctx ends: then it waits for a while for them to be moved, says that it leaves, stops those that are
+// left, and returns nil. An error says why the process cannot be a node any more.
 func Run(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -32,8 +32,8 @@ const (
 func (r *retirement) off() bool { return r.phase.Load() == calledOff }
 
 // Retire has the worker end as soon as nothing of it can be lost. Run then returns nil and Retired says true, unless a
-// failure comes first. It may take as long as its receivers take to acknowledge, which must not be retiring themselves: who cannot wait calls
-// Stop. Its successor has the next epoch and the same number of failures.
+// failure comes first. It may take as long as its receivers take to acknowledge, which must not be retiring themselves: who
+// cannot wait calls CallOff, or Stop. Its successor has the next epoch and the same number of failures.
 //
 // Errors, with ErrCannotRetire: under None, where nothing can be saved; for a source that is read like a pipe; for
 // partitions that hand each other values, since these would be lost; and after CallOff. Asking again does nothing.

@@ -653,6 +653,7 @@ func TestNoClock(t *testing.T) {
 func FuzzBeats(f *testing.F) {
 	f.Add([]byte(`{"node":"a","session":"s","number":1,"slots":4,"programs":[{"name":"count","version":"v1"}],"workers":[{"job":"job","operator":"read","epoch":1,"phase":"broken"}]}`))
 	f.Add([]byte(`{"node":"a","session":"s","number":2,"slots":-1,"workers":[{"job":"job","operator":"count","index":1,"epoch":1,"phase":"running","level":18446744073709551615}]}`))
+	f.Add([]byte(`{"node":"a","session":"s","number":2,"slots":4,"ending":true,"workers":[{"job":"job","operator":"read","epoch":1,"phase":"retired"},{"job":"job","operator":"count","epoch":1,"phase":"running","error":"no"}]}`))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		beat, err := cluster.DecodeBeat(message)
 		if err != nil {
