@@ -126,7 +126,8 @@ func (b *bench) runsHere(id string, failures int) {
 			}
 			for _, f := range result.Failures {
 				w := j.Worker(f.Operator, f.Worker)
-				w.Epoch, w.Failures, w.FailedAt = w.Epoch+1, w.Failures+1, append(w.FailedAt, 0)
+				w.Fail()
+				w.Epoch++
 				j.Note(cluster.Incident{Operator: f.Operator, Worker: f.Worker, Epoch: f.Epoch, Failure: true, What: "killed", Node: "a"})
 			}
 			for i := range result.Operators {

@@ -29,12 +29,13 @@ func (s *shell) nodeCommand() *cli.Command {
 		Usage: "host workers of a cluster's jobs; list and empty nodes",
 		Description: "Without a command below it, it joins the cluster and runs the workers that the controller assigns to it, until it is interrupted.\n" +
 			"It carries the jobs of this program; nodes of one job have to be the same build.",
-		Flags: slices.Concat([]cli.Flag{nameFlag("node", "of this machine"), slotsFlag()}, clusterFlags(), []cli.Flag{logFlag()}),
+		Flags: slices.Concat([]cli.Flag{nameFlag("node", "of this machine"), slotsFlag(), graceFlag()}, clusterFlags(), []cli.Flag{logFlag()}),
 		Subcommands: []*cli.Command{
 			s.command(asked{name: "list", usage: "list the nodes of a cluster", description: "It takes a second, to hear from them.", run: listNodes}),
 			s.command(asked{
 				name: "drain", args: "NAME", most: 1, usage: "empty a node, and give it nothing more",
-				description: "Its workers are moved as if they had failed: each move costs a part of the error budget of its operator.", run: drainNode,
+				description: "Its workers move one after the other, which costs nothing. One that cannot end without loss, or takes too long, is moved as\n" +
+					"if it had failed, which costs a part of the error budget of its operator.", run: drainNode,
 			}),
 			s.command(asked{name: "undrain", args: "NAME", most: 1, usage: "give a drained node work again", run: undrainNode}),
 		},
@@ -45,7 +46,7 @@ func (s *shell) nodeCommand() *cli.Command {
 			}
 			return s.process(c, "afstream node", func(ctx context.Context, p *process) error {
 				fmt.Fprintf(s.stderr, "node %q of cluster %q takes %d workers\n", p.name, p.at.Cluster, c.Int("slots"))
-				return p.node(ctx, p.name, c.Int("slots"), s.jobs)
+				return p.node(ctx, p.name, c.Int("slots"), c.Duration("grace"), s.jobs)
 			})
 		},
 	}
@@ -67,8 +68,19 @@ func slotsFlag() cli.Flag {
 	}
 }
 
-// node runs a node until ctx ends.
-func (p *process) node(ctx context.Context, name string, slots int, jobs []Job) error {
+// graceFlag says how long a node waits for its workers to move.
+func graceFlag() cli.Flag {
+	return &cli.DurationFlag{
+		Name: "grace", Value: 10 * time.Second, Category: categoryCluster, EnvVars: env("grace"),
+		Usage: "how long the node, when it is interrupted, waits for its workers to move to others without loss; 0 does not wait",
+	}
+}
+
+// node runs a node until ctx ends, and then for as long as its workers take to move, but no longer than grace.
+func (p *process) node(ctx context.Context, name string, slots int, grace time.Duration, jobs []Job) error {
+	if grace <= 0 {
+		grace = -1
+	}
 	m, err := join(ctx, p.nc, p.at, 0)
 	if err != nil {
 		return err
@@ -78,7 +90,7 @@ func (p *process) node(ctx context.Context, name string, slots int, jobs []Job) 
 		return err
 	}
 	err = node.Run(ctx, node.Options{
-		Name: name, Slots: slots, Cluster: p.at.Cluster, Programs: programs(jobs),
+		Name: name, Slots: slots, Grace: grace, Cluster: p.at.Cluster, Programs: programs(jobs),
 		Records: m.records, Messages: m.messages, Bus: bus, OpenStore: m.openStore,
 		Log: p.log, OnLog: func(job string, l cluster.Line) {
 			if err := m.logs.Append(job, l); err != nil {
@@ -178,7 +190,7 @@ func viewOfNode(n *cluster.Node, b *cluster.Beat) nodeView {
 		return v
 	}
 	v.State = "up"
-	if b.Leaving {
+	if b.Ending || b.Leaving {
 		v.State = "leaving"
 	}
 	v.Slots, v.Workers, v.Host, v.PID, v.Memory, v.Limits, v.Programs = b.Slots, len(b.Workers), b.Host, b.PID, b.Memory, b.Limits, b.Programs

@@ -106,7 +106,7 @@ func (s *shell) up(c *cli.Context) (err error) {
 		defer stop()
 		led <- p.controller(ctx, name, 1)
 	}()
-	err = p.node(ctx, name, slots, s.jobs)
+	err = p.node(ctx, name, slots, 0, s.jobs) // with nobody left there is nowhere to move
 	stop()
 	return errors.Join(err, <-led)
 }

@@ -19,7 +19,7 @@ func TestJobIsReadBackAsWritten(t *testing.T) {
 	j := NewJob("a-1", spec(), time.Date(2026, 11, 1, 2, 3, 4, 5, time.UTC))
 	require.Len(t, j.Workers, 4)
 	w := j.Worker("count", 1)
-	*w = Worker{Operator: "count", Index: 1, Node: "n", Session: "s", Epoch: 3, Failures: 2, FailedAt: []uint64{7, Never}, Past: Counters{Items: 9}}
+	*w = Worker{Operator: "count", Index: 1, Node: "n", Session: "s", Epoch: 3, Failures: 2, FailedAt: []uint64{7, Never}, FailedIn: []uint64{1, 3}, Retire: true, Past: Counters{Items: 9}}
 	j.Note(Incident{Operator: "count", Worker: 1, What: "the node is dead", Failure: true})
 	back, err := DecodeJob(j.Encode())
 	require.NoError(t, err)
@@ -29,12 +29,20 @@ func TestJobIsReadBackAsWritten(t *testing.T) {
 
 func TestCloneSharesNothing(t *testing.T) {
 	j := NewJob("a", spec(), time.Now())
-	j.Workers[0].Epoch, j.Workers[0].Failures, j.Workers[0].FailedAt = 2, 1, []uint64{3}
+	j.Workers[0].Epoch, j.Workers[0].Failures, j.Workers[0].FailedAt, j.Workers[0].FailedIn = 2, 1, []uint64{3}, []uint64{1}
 	j.Note(Incident{What: "x"})
 	before := string(j.Encode())
 	c := j.Clone()
-	c.Workers[0].FailedAt[0], c.Workers[1].Node, c.History[0].What, c.State = 4, "n", "y", Failed
+	c.Workers[0].FailedAt[0], c.Workers[0].FailedIn[0], c.Workers[1].Node, c.History[0].What, c.State = 4, 2, "n", "y", Failed
 	require.Equal(t, before, string(j.Encode()))
+}
+
+func TestFail(t *testing.T) {
+	w := Worker{Epoch: 4}
+	w.Fail()
+	w.Epoch = 6
+	w.Fail()
+	require.Equal(t, Worker{Epoch: 6, Failures: 2, FailedAt: []uint64{Never, Never}, FailedIn: []uint64{4, 6}}, w)
 }
 
 func TestHistoryKeepsTheLast(t *testing.T) {
@@ -57,7 +65,13 @@ func TestRecordsThatCannotBe(t *testing.T) {
 		"too many workers":         func(j *Job) { j.Spec.Operators[0].Workers = 1 << 30 },
 		"failure without a place":  func(j *Job) { j.Workers[0].Epoch, j.Workers[0].Failures = 3, 1 },
 		"more failures than lives": func(j *Job) {
-			j.Workers[0].Epoch, j.Workers[0].Failures, j.Workers[0].FailedAt = 1, 2, []uint64{1, 2}
+			j.Workers[0].Epoch, j.Workers[0].Failures, j.Workers[0].FailedAt, j.Workers[0].FailedIn = 1, 2, []uint64{1, 2}, []uint64{1, 2}
+		},
+		"two failures of one life": func(j *Job) {
+			j.Workers[0].Epoch, j.Workers[0].Failures, j.Workers[0].FailedAt, j.Workers[0].FailedIn = 3, 2, []uint64{1, 2}, []uint64{2, 2}
+		},
+		"failures of no life": func(j *Job) {
+			j.Workers[0].Epoch, j.Workers[0].Failures, j.Workers[0].FailedAt = 3, 1, []uint64{1}
 		},
 	} {
 		j := NewJob("a", spec(), time.Now())
@@ -119,7 +133,7 @@ func FuzzDecode(f *testing.F) {
 		if j, err := DecodeJob(value); err == nil {
 			for i := range j.Workers {
 				w := &j.Workers[i]
-				if j.Worker(w.Operator, w.Index) == nil || uint64(len(w.FailedAt)) != w.Failures {
+				if j.Worker(w.Operator, w.Index) == nil || uint64(len(w.FailedAt)) != w.Failures || uint64(len(w.FailedIn)) != w.Failures {
 					t.Fatalf("worker %s", w.Name())
 				}
 			}

@@ -21,6 +21,9 @@
 // A node says what it does in beats ([Beat]), to all controllers, several times a second and at once when a worker ends.
 // Beats may be lost. So may everything but records: whoever waits asks, or says it again.
 //
+// A worker that is to move is first asked, in the record, to retire (Worker.Retire). Its node says when it has (Retired): all it
+// had is durable, so the next incarnation, on another node, is no failure. A node that is about to end asks to be emptied that way.
+//
 // # What makes it safe
 //
 // A failed worker's next epoch and failure count are in the record before anybody starts it, and in the backup store,

@@ -63,8 +63,12 @@ type Worker struct {
 	// one, or Never.
 	Failures uint64   `json:"failures"`
 	FailedAt []uint64 `json:"failed_at,omitempty"`
-	Done     bool     `json:"done,omitempty"` // it has finished the stream, durably
-	Past     Counters `json:"past"`           // of its earlier incarnations, as far as they were known
+	FailedIn []uint64 `json:"failed_in,omitempty"` // the epoch that each of them ended; epochs that ended otherwise cost nothing
+	// Retire asks its session to end it so that nothing is lost; once it is Retired, its successor costs nothing. Taken back, it
+	// asks for the worker to go on, if there is still time.
+	Retire bool     `json:"retire,omitempty"`
+	Done   bool     `json:"done,omitempty"` // it has finished the stream, durably
+	Past   Counters `json:"past"`           // of its earlier incarnations, as far as they were known
 }
 
 // Name is how messages call the worker.
@@ -173,6 +177,7 @@ func (j *Job) Clone() *Job {
 	c.Workers = slices.Clone(j.Workers)
 	for i := range c.Workers {
 		c.Workers[i].FailedAt = slices.Clone(c.Workers[i].FailedAt)
+		c.Workers[i].FailedIn = slices.Clone(c.Workers[i].FailedIn)
 	}
 	c.History = slices.Clone(j.History)
 	return &c
@@ -216,11 +221,25 @@ func (j *Job) check() error {
 		return fmt.Errorf("%d workers for %d places", len(j.Workers), next)
 	}
 	for i := range j.Workers {
-		if w := &j.Workers[i]; uint64(len(w.FailedAt)) != w.Failures || w.Failures > w.Epoch {
-			return fmt.Errorf("worker %s of epoch %d has %d failures at %d places", w.Name(), w.Epoch, w.Failures, len(w.FailedAt))
+		w := &j.Workers[i]
+		if uint64(len(w.FailedAt)) != w.Failures || uint64(len(w.FailedIn)) != w.Failures {
+			return fmt.Errorf("worker %s has %d failures at %d places in %d epochs", w.Name(), w.Failures, len(w.FailedAt), len(w.FailedIn))
+		}
+		before := uint64(0)
+		for _, epoch := range w.FailedIn {
+			if epoch <= before || epoch > w.Epoch {
+				return fmt.Errorf("worker %s of epoch %d failed in epochs %v", w.Name(), w.Epoch, w.FailedIn)
+			}
+			before = epoch
 		}
 	}
 	return nil
+}
+
+// Fail notes that the worker's incarnation has failed. The level at which that was is not known yet.
+func (w *Worker) Fail() {
+	w.Failures++
+	w.FailedAt, w.FailedIn = append(w.FailedAt, Never), append(w.FailedIn, w.Epoch)
 }
 
 func encode(v any) []byte {

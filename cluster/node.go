@@ -44,12 +44,13 @@ type Program struct {
 // Phase is what a worker does.
 type Phase string
 
-// Phases, in this order; the last three are ends.
+// Phases, in this order; the last four are ends.
 const (
 	Loading  Phase = "loading"  // it has not processed anything
 	Working  Phase = "running"  // it may have
 	Done     Phase = "done"     // it has finished the stream, durably, and stays until it is assigned no more
 	Broken   Phase = "broken"   // it ran, and has ended with Error
+	Retired  Phase = "retired"  // it was asked to end, and has, without loss: all it had is durable
 	Unloaded Phase = "unloaded" // it could not be loaded, see Error, and has processed nothing
 )
 
@@ -61,7 +62,7 @@ type Status struct {
 	Epoch    uint64   `json:"epoch"`
 	Phase    Phase    `json:"phase"`
 	Level    uint64   `json:"level,omitempty"`     // the window whose close it was restored from; once it is Working
-	Error    string   `json:"error,omitempty"`     // one line
+	Error    string   `json:"error,omitempty"`     // one line; of one that is Working: why it cannot retire, as it was asked to
 	Stack    string   `json:"stack,omitempty"`     // of a panic
 	Hopeless bool     `json:"hopeless,omitempty"`  // trying again is of no use
 	WaitsFor []string `json:"waits_for,omitempty"` // what its goroutines do
@@ -76,12 +77,14 @@ type Beat struct {
 	Slots    int       `json:"slots"`  // workers that it takes
 	Programs []Program `json:"programs"`
 	Workers  []Status  `json:"workers,omitempty"`
+	Ending   bool      `json:"ending,omitempty"`  // the process is about to end: what it runs should be moved off
 	Leaving  bool      `json:"leaving,omitempty"` // the process ends now: what it runs is lost
 	// What follows is for people.
-	Host   string `json:"host,omitempty"`
-	PID    int    `json:"pid,omitempty"`
-	Memory uint64 `json:"memory,omitempty"` // bytes resident
-	Limits string `json:"limits,omitempty"` // of processor and memory, as the system keeps them
+	Host       string `json:"host,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	Memory     uint64 `json:"memory,omitempty"` // bytes resident
+	Limits     string `json:"limits,omitempty"` // of processor and memory, as the system keeps them
+	Goroutines int    `json:"goroutines,omitempty"`
 }
 
 // Encode returns the message.

@@ -11,7 +11,8 @@ func (o *Options) Hasty() {
 	o.pace = pace{every: 200 * time.Microsecond, least: time.Nanosecond, commits: 0.5, floor: 0.1}
 }
 
-// Moves has random workers retire and be replaced, again and again until stop is called, which returns how many did.
+// Moves has random workers retire and be replaced, again and again until stop is called, which returns how many did. Some are
+// called off.
 func (o *Options) Moves(seed uint64) (stop func() int) {
 	var slots atomic.Pointer[[]*slot]
 	o.onStart = func(s []*slot) { slots.Store(&s) }
@@ -33,6 +34,12 @@ func (o *Options) Moves(seed uint64) (stop func() int) {
 			w := (*all)[rng.IntN(len(*all))].current.Load()
 			if w == nil || w.Retire() != nil {
 				continue
+			}
+			if rng.IntN(3) == 0 {
+				time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond)
+				if w.CallOff() {
+					continue
+				}
 			}
 			for range 1000 {
 				if w.Retired() {

@@ -106,8 +106,8 @@ func recordOf(t *testing.T, b *Blueprint, r *controller.Result) *cluster.Job {
 	}
 	for _, f := range r.Failures {
 		w := j.Worker(f.Operator, f.Worker)
-		w.Failures, w.Epoch = w.Failures+1, w.Epoch+1
-		w.FailedAt = append(w.FailedAt, 0)
+		w.Fail()
+		w.Epoch++
 		j.Note(cluster.Incident{Operator: f.Operator, Worker: f.Worker, Epoch: f.Epoch, Failure: true, AtItem: f.AtItem})
 	}
 	first := true

@@ -151,15 +151,16 @@ func (l *leader) RestoreState(r *stream.StateReader) error {
 
 // led is a job with feedback: one source, two followers, one leader, one sink.
 type led struct {
-	n   uint64
-	out connector.Collector[keyed]
+	n, stop uint64 // the source waits at number stop until gate opens
+	gate    chan struct{}
+	out     connector.Collector[keyed]
 }
 
 func (p *led) program() Program {
 	return Program{Name: "led", Version: "1", Build: func(context.Context, []string) (*Blueprint, error) {
 		t := stream.New("led")
 		s := stream.From(t, "numbers", func(part, parts int) (stream.Source[uint64], error) {
-			return &numbers{n: p.n, parts: uint64(parts), part: uint64(part), stop: p.n, gate: open(), closed: make(chan struct{})}, nil
+			return &numbers{n: p.n, parts: uint64(parts), part: uint64(part), stop: p.stop, gate: p.gate, closed: make(chan struct{})}, nil
 		})
 		f := stream.Then(s, "follow", func() *follower { return &follower{} }, stream.Workers(2))
 		l := stream.Then(f, "lead", func() *leader { return &leader{tally: &tally{counts: map[uint64]uint64{}}} }, stream.EmitOnClose())
@@ -190,7 +191,7 @@ func (l *lab) fed(sessions map[string]string) (values uint64) {
 
 // TestFeedbackBetweenNodes reaches followers here and there, through the death of either side.
 func TestFeedbackBetweenNodes(t *testing.T) {
-	p := &led{n: 20_000}
+	p := &led{n: 20_000, stop: 10_000, gate: make(chan struct{})}
 	l := newLab(t, p.program()).withNATS()
 	sessions := map[string]string{}
 	for _, n := range []string{"a", "b", "c"} {
@@ -198,22 +199,16 @@ func TestFeedbackBetweenNodes(t *testing.T) {
 		sessions[n] = l.session(n, "")
 	}
 	l.submit("j1", p.spec()) // a: numbers, lead; b: follow/0, out; c: follow/1
-	count := func(operator string, n uint64) func(*cluster.Job) bool {
-		return func(*cluster.Job) bool {
-			for _, s := range sessions {
-				if s := status(l.last[s], operator, 0); s != nil && s.Counters.Items >= n {
-					return true
-				}
-			}
-			return false
-		}
-	}
-	l.drive("j1", sessions, count("lead", 3000))
+	l.drive("j1", sessions, func(*cluster.Job) bool {
+		b := l.last[sessions["a"]]
+		return b != nil && status(b, "lead", 0) != nil && status(b, "lead", 0).Counters.Items >= 3000
+	})
 	l.nodes["b"].crash() // a follower
 	delete(sessions, "b")
-	l.drive("j1", sessions, count("follow", 3000))
+	l.drive("j1", sessions, l.running(sessions))
 	l.nodes["a"].crash() // the leader
 	delete(sessions, "a")
+	close(p.gate)
 	j := l.drive("j1", sessions, never)
 	require.Equal(t, cluster.Finished, j.State)
 	require.NotZero(t, l.fed(sessions))
@@ -227,7 +222,7 @@ func TestFeedbackBetweenNodes(t *testing.T) {
 // TestFirstValueWaitsForItsReceiver: what a leader says as it is loaded reaches a follower in another process that is loaded
 // later, and one that takes its place.
 func TestFirstValueWaitsForItsReceiver(t *testing.T) {
-	p := &led{n: 1}
+	p := &led{n: 1, gate: open()}
 	l := newLab(t, p.program()).withNATS()
 	sessions := map[string]string{}
 	for _, n := range []string{"a", "b"} {

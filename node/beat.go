@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -53,8 +54,8 @@ func (h *host) beat(now time.Time, leaving bool) []byte {
 	h.changed, h.last = false, now
 	h.number++
 	b := cluster.Beat{
-		Node: h.o.Name, Session: h.session, Number: h.number, Slots: h.o.Slots, Leaving: leaving,
-		PID: os.Getpid(), Memory: h.resident(now), Limits: h.limits(),
+		Node: h.o.Name, Session: h.session, Number: h.number, Slots: h.o.Slots, Ending: h.leaving, Leaving: leaving,
+		PID: os.Getpid(), Memory: h.resident(now), Limits: h.limits(), Goroutines: runtime.NumGoroutine(),
 	}
 	b.Host, _ = os.Hostname()
 	for _, p := range h.o.Programs {

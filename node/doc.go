@@ -17,6 +17,12 @@
 // Nothing depends on it that a node stops in time: what was replaced can save nothing (backup.ErrFenced), and its
 // connections lead nowhere.
 //
+// # Moves
+//
+// A worker whose record asks for it retires: it ends so that nothing is lost (worker.Retire), and stays in the beats as Retired until
+// it is assigned to another node. A process that is told to end says so in its beats (Ending), and waits for all of its workers to
+// be moved in that way, up to Options.Grace.
+//
 // # Goroutines
 //
 // One goroutine, of Run, owns all state and never waits for anything but its events: functions that the others pass to

@@ -24,6 +24,7 @@ type incarnation struct {
 	epoch    uint64
 	failures uint64
 	failedAt []uint64
+	failedIn []uint64 // not nil: that would mean that every epoch before had failed
 	prepared *preparation
 	log      *slog.Logger
 	cancel   context.CancelCauseFunc
@@ -38,6 +39,9 @@ type incarnation struct {
 	post   *postman       // while it runs; nil if it sends no feedback
 	level  uint64
 	err    error
+	retire bool             // the record asks for it
+	asked  bool             // the worker was told
+	cannot error            // what it said to that
 	counts cluster.Counters // once it has ended
 }
 
@@ -149,7 +153,7 @@ func (c *incarnation) config() worker.Config {
 		store = nil // it is there for the results alone
 	}
 	return worker.Config{
-		Job: p.job, Node: node, Index: c.place.index, Epoch: c.epoch, Failures: c.failures, FailedAt: c.failedAt,
+		Job: p.job, Node: node, Index: c.place.index, Epoch: c.epoch, Failures: c.failures, FailedAt: c.failedAt, FailedIn: c.failedIn,
 		Guarantee: p.blue.Guarantee, Params: p.blue.Params, Batch: p.blue.Batch, InputsAtRisk: risky, InputsRewind: rewind, Store: store, Log: c.log,
 		Pin: p.blue.Pin, PinFirst: first,
 		OnDone: func() {
@@ -171,6 +175,7 @@ func (c *incarnation) loaded(w *worker.Worker, post *postman) {
 	c.h.changed = true
 	if c.current() {
 		c.log.Info("worker runs")
+		c.h.obey(c, c.retire)
 		c.h.wire(c.h.jobs[c.job])
 	}
 }
@@ -182,10 +187,18 @@ func (c *incarnation) unloaded(err error) {
 	}
 }
 
-// stopped takes note that the worker has ended; of one that ends since it is assigned no more nobody hears.
+// stopped takes note that the worker has ended; of one that ends since it is assigned no more nobody hears. One that has retired
+// needs its connections no more: all that it sent has arrived or can be sent again, and of acknowledgements that are lost its
+// successor says what they said.
 func (c *incarnation) stopped(err error) {
+	retired := c.w.Retired()
 	c.counts = counters(c.w)
 	c.w, c.post = nil, nil
+	if retired {
+		c.phase, c.h.changed = cluster.Retired, true
+		c.log.Info("worker has ended without loss")
+		return
+	}
 	if err == nil {
 		err = errAssigned
 	}
@@ -215,6 +228,9 @@ func (c *incarnation) status() cluster.Status {
 			s.Phase = cluster.Done
 		}
 	}
+	if c.w != nil && c.cannot != nil {
+		s.Error = oneLine(c.cannot)
+	}
 	if c.err != nil {
 		s.Error, _, _ = strings.Cut(c.err.Error(), "\n")
 		s.Hopeless = isHopeless(c.err)
@@ -225,6 +241,9 @@ func (c *incarnation) status() cluster.Status {
 	}
 	return s
 }
+
+// oneLine is the text of joined errors.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
 
 func counters(w *worker.Worker) cluster.Counters {
 	s := w.Stats()

@@ -99,6 +99,9 @@ func (h *host) reconcile(j *job) {
 			h.begin(j, at, w)
 		}
 	}
+	for at, w := range wanted {
+		h.obey(j.workers[at], w.Retire)
+	}
 	h.wire(j)
 }
 
@@ -116,6 +119,7 @@ func (h *host) begin(j *job, at place, w *cluster.Worker) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &incarnation{
 		h: h, job: j.record.ID, place: at, epoch: w.Epoch, failures: w.Failures, failedAt: slices.Clone(w.FailedAt),
+		failedIn: append([]uint64{}, w.FailedIn...),
 		prepared: j.prepared, log: h.logOf(j.record.ID, w),
 		phase: cluster.Loading, cancel: cancel, ended: make(chan struct{}), wires: newWirer(),
 	}

@@ -91,7 +91,7 @@ func (l *lab) withNATS() *lab {
 func (l *lab) start(name string, change ...func(*Options)) *process {
 	p := &process{name: name, reach: &reach{records: l.records, messages: l.messages}, ended: make(chan struct{})}
 	o := Options{
-		Name: name, Slots: 8, Cluster: "lab", Programs: l.programs, Records: p, Messages: p, Limits: "none",
+		Name: name, Slots: 8, Cluster: "lab", Programs: l.programs, Records: p, Messages: p, Limits: "none", Grace: -1,
 		OpenStore: func(context.Context, string) (backup.Store, error) {
 			l.opened.Add(1)
 			return unclosed{l.store, &l.opened}, nil
@@ -159,6 +159,19 @@ func (l *lab) await(name string, ok func(b *cluster.Beat) bool) *cluster.Beat {
 	}
 }
 
+// latest returns the last beat of a node that has come by now.
+func (l *lab) latest(name string) *cluster.Beat {
+	var last *cluster.Beat
+	for len(l.beats) > 0 {
+		b := <-l.beats
+		l.note(b)
+		if b.Node == name {
+			last = b
+		}
+	}
+	return last
+}
+
 func (l *lab) note(b *cluster.Beat) {
 	if old := l.last[b.Session]; old != nil && !b.Leaving {
 		require.Greater(l.t, b.Number, old.Number)
@@ -198,8 +211,7 @@ func (l *lab) update(id string, change func(j *cluster.Job)) *cluster.Job {
 // assign gives a worker its next incarnation, after a failure if it had one.
 func assign(w *cluster.Worker, node, session string) {
 	if w.Epoch > 0 {
-		w.Failures++
-		w.FailedAt = append(w.FailedAt, cluster.Never)
+		w.Fail()
 	}
 	w.Epoch++
 	w.Node, w.Session, w.Done = node, session, false

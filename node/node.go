@@ -14,8 +14,8 @@ import (
 	"github.com/afstream/afstream/cluster"
 )
 
-// Run hosts workers until ctx ends: then it says that it leaves, stops them, and returns nil. An error says why the
-// process cannot be a node any more.
+// Run hosts workers until ctx ends: then it waits for a while for them to be moved, says that it leaves, stops those that are
+// left, and returns nil. An error says why the process cannot be a node any more.
 func Run(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -49,6 +49,8 @@ type host struct {
 
 	jobs   map[string]*job
 	ending map[*incarnation]bool // that were told to end and have not yet
+
+	leaving bool // the process is about to end
 	beater
 }
 
@@ -83,6 +85,8 @@ func (h *host) loop(ctx context.Context) {
 	defer tick.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
+	told := ctx.Done()
+	grace := &time.Timer{} // never, as long as nobody has told it to end
 	for h.err == nil {
 		due := false
 		select {
@@ -93,11 +97,21 @@ func (h *host) loop(ctx context.Context) {
 		case <-soon.C:
 		case <-tick.C:
 			due = true
-		case <-ctx.Done():
+		case <-told:
+			if errors.Is(context.Cause(ctx), ErrKilled) || !h.leaveInOrder() {
+				return
+			}
+			told, grace = nil, time.NewTimer(h.o.Grace)
+			defer grace.Stop()
+		case <-grace.C:
+			h.graceOver(h.o.Grace)
 			return
 		}
 		now := time.Now()
 		h.checkLease(now)
+		if h.leaving && h.unfinished() == 0 {
+			return
+		}
 		if !due && !h.news() {
 			continue
 		}

@@ -70,6 +70,9 @@ type Options struct {
 	Beat time.Duration
 	// Lease is how long the node keeps its workers without having written its record; default 10 s.
 	Lease time.Duration
+	// Grace is how long the node waits, when Run's context ends, for its workers to be moved without loss; default 10 s. It needs
+	// another node with free slots. Negative: it leaves at once.
+	Grace time.Duration
 	// Limits is what the system grants the process, in words; empty means what the node finds out itself.
 	Limits string
 	// Log takes what operators of the system may want to know; nil discards it.
@@ -84,6 +87,7 @@ const graceTime = 5 * time.Second
 // withDefaults returns o with its zero fields filled in, or what is wrong with it.
 func (o Options) withDefaults() (Options, error) {
 	o.Slots, o.Beat, o.Lease = cmp.Or(o.Slots, 1), cmp.Or(o.Beat, 100*time.Millisecond), cmp.Or(o.Lease, 10*time.Second)
+	o.Grace = cmp.Or(o.Grace, 10*time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	faults := []error{cluster.CheckName("node", o.Name), cluster.CheckName("cluster", o.Cluster)}
 	fault := func(bad bool, format string, args ...any) {

@@ -56,6 +56,7 @@ func (d *decision) live(yields bool) {
 		d.end(cluster.Cancelled, "")
 		return
 	}
+	d.moving()
 	d.progress()
 	if d.finished() {
 		d.end(cluster.Finished, "")
@@ -71,7 +72,7 @@ func (d *decision) live(yields bool) {
 		return
 	}
 	d.place()
-	d.empty()
+	d.moves()
 }
 
 // known returns the session that a worker is assigned to, and what that said last of it. Nil, nil if there is none.
@@ -85,9 +86,11 @@ func (d *decision) known(w *cluster.Worker) (*session, *cluster.Status) {
 
 // progress takes over what goes well.
 func (d *decision) progress() {
+	calm := true
 	for i := range d.job().Workers {
 		w := &d.job().Workers[i]
 		_, st := d.known(w)
+		calm = calm && st != nil && !w.Retire && (st.Phase == cluster.Working || st.Phase == cluster.Done)
 		switch {
 		case st == nil:
 		case st.Phase == cluster.Working:
@@ -98,6 +101,12 @@ func (d *decision) progress() {
 		case st.Phase == cluster.Done && !w.Done:
 			d.edit().Workers[i].Done = true
 		}
+	}
+	switch {
+	case !calm:
+		d.j.calm = time.Time{}
+	case d.j.calm.IsZero():
+		d.j.calm = d.now
 	}
 	d.recoveries()
 }
@@ -164,6 +173,9 @@ func (d *decision) failures(i int) {
 		if t.breaks >= d.m.c.Breaks {
 			d.end(cluster.Failed, fmt.Sprintf("%s broke %d times in a row, and never worked for %v: %s", w.Name(), t.breaks, d.m.c.Steady, st.Error))
 		}
+	case phase == cluster.Retired:
+		d.note(i, cluster.Incident{What: fmt.Sprintf("moved off node %s%s, without loss", w.Node, d.m.emptied(s))})
+		d.release(i)
 	case phase == cluster.Unloaded:
 		t.unloaded(&d.m.c, d.now, epoch)
 		d.noteOnce(i, cluster.Incident{What: st.Error, Stack: st.Stack})
@@ -184,9 +196,7 @@ func phaseOf(st *cluster.Status) cluster.Phase {
 
 // fail counts a failure of a worker and takes its node from it.
 func (d *decision) fail(i int, what, stack string) {
-	w := &d.edit().Workers[i]
-	w.Failures++
-	w.FailedAt = append(w.FailedAt, cluster.Never)
+	d.edit().Workers[i].Fail()
 	d.note(i, cluster.Incident{What: what, Stack: stack, Failure: true})
 	d.release(i)
 }
@@ -197,7 +207,7 @@ func (d *decision) release(i int) {
 	if _, st := d.known(w); st != nil {
 		w.Past.Add(st.Counters)
 	}
-	w.Node, w.Session = "", ""
+	w.Node, w.Session, w.Retire = "", "", false
 }
 
 // end ends the job.
@@ -245,9 +255,12 @@ func (d *decision) place() {
 	d.complain(s, len(waiting))
 }
 
-// seat gives worker i a node, if there is a place.
+// seat gives worker i a node, if there is a place: the one that is kept for it, if one is.
 func (d *decision) seat(s *seating, i int) bool {
-	t := s.best(d.job().Workers[i].Operator)
+	t := d.kept(s, i)
+	if t == nil {
+		t = s.best(d.job().Workers[i].Operator)
+	}
 	if t != nil {
 		s.take(&d.edit().Workers[i], t)
 	}
@@ -266,25 +279,6 @@ func (d *decision) complain(s *seating, waiting int) {
 		d.noteOnce(-1, cluster.Incident{What: fmt.Sprintf("no node that is up carries program %s %s: start one with just that binary", s.spec.Name, s.spec.Version)})
 	default:
 		d.noteOnce(-1, cluster.Incident{What: "workers wait for free slots: start more nodes, or let other jobs end"})
-	}
-}
-
-// empty moves workers off nodes that are being drained, as far as there is room elsewhere. Each move is a failure: the worker
-// is not asked to save anything first. A worker that has finished has nothing to lose by staying.
-func (d *decision) empty() {
-	var s *seating
-	for i := range d.job().Workers {
-		w := &d.job().Workers[i]
-		if !d.m.drain[w.Node] || w.Done {
-			continue
-		}
-		if s == nil {
-			s = newSeating(d.seats, d.job())
-		}
-		if t := s.best(w.Operator); t != nil {
-			d.fail(i, fmt.Sprintf("moved off node %s, which is being drained", w.Node), "")
-			s.take(&d.edit().Workers[i], t)
-		}
 	}
 }
 

@@ -20,6 +20,7 @@ type statusKey struct {
 // session is what is known of one life of a node: what it said last, and how regularly it says something.
 type session struct {
 	sessionKey
+	born     time.Time                     // when it was first heard of
 	beat     *cluster.Beat                 // the newest; nil if none was heard
 	statuses map[statusKey]*cluster.Status // of beat, made when first asked for
 	heard    time.Time                     // when the newest beat came
@@ -127,7 +128,7 @@ func (m *Machine) session(node, id string, now time.Time) *session {
 	k := sessionKey{node, id}
 	s := m.sessions[k]
 	if s == nil {
-		s = &session{sessionKey: k, since: now, sampled: now}
+		s = &session{sessionKey: k, born: now, since: now, sampled: now}
 		m.sessions[k] = s
 	}
 	return s

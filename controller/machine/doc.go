@@ -23,6 +23,12 @@
 //     have to be served again; that it had finished stays known.
 //  7. A job of which no worker has a node gets nodes for all at once. Jobs that have lost some and wait for slots that others of
 //     them hold give way to older ones (place.go: yields), so that one of them goes on.
+//  8. A worker on a node that is to be emptied, by a user's wish or since the node is about to end, moves as soon as there is a
+//     place elsewhere, and so does one of a calm job where that clearly spreads the load (move.go). It is asked to retire, and
+//     its next incarnation costs nothing once it is known that it has (Retired), even if its node died right after it. One worker of
+//     a job at a time.
+//  9. A worker that cannot retire, or not in time, is moved at the cost of a failure if its node is to be emptied, and else told to
+//     go on where it is.
 //
 // What is not in records is forgotten with the leader: how often a worker broke in a row, and how long to wait before it is
 // tried again. A new leader begins to count anew.

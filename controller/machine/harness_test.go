@@ -26,14 +26,16 @@ type bench struct {
 	writes int
 }
 
-// fake is a node. By default its workers are running.
+// fake is a node. By default its workers are running, and retire when they are asked to.
 type fake struct {
 	name, session string
 	slots         int
 	programs      []cluster.Program
 	number        uint64
 	silent        bool
+	ending        bool
 	leaving       bool
+	slow          bool                      // its workers do not retire while it is set
 	says          map[string]cluster.Status // by worker's name, while it has the status's epoch; 0 stands for any
 	hides         bool                      // it does not list its workers
 }
@@ -97,9 +99,37 @@ func (b *bench) job(id string) *cluster.Job {
 
 func (b *bench) worker(id string, i int) cluster.Worker { return b.job(id).Workers[i] }
 
+// on counts the workers of a job on each node.
+func (b *bench) on(id string) map[string]int {
+	on := map[string]int{}
+	for _, w := range b.job(id).Workers {
+		on[w.Node]++
+	}
+	return on
+}
+
+// asked counts the workers of a job that are asked to retire.
+func (b *bench) asked(id string) int {
+	n := 0
+	for _, w := range b.job(id).Workers {
+		if w.Retire {
+			n++
+		}
+	}
+	return n
+}
+
+// requireNoFailures checks that whatever has happened to a job has cost it nothing.
+func (b *bench) requireNoFailures(id string) {
+	b.t.Helper()
+	for _, w := range b.job(id).Workers {
+		require.Zero(b.t, w.Failures, w.Name())
+	}
+}
+
 func (b *bench) beat(n *fake) *cluster.Beat {
 	n.number++
-	beat := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: n.programs, Leaving: n.leaving}
+	beat := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: n.programs, Ending: n.ending, Leaving: n.leaving}
 	if n.hides {
 		return beat
 	}
@@ -116,6 +146,9 @@ func (b *bench) beat(n *fake) *cluster.Beat {
 			st, ok := n.says[w.Name()]
 			if !ok || st.Epoch != 0 && st.Epoch != w.Epoch {
 				st = cluster.Status{Phase: cluster.Working, Counters: cluster.Counters{Items: 100}}
+			}
+			if w.Retire && !n.slow && st.Phase == cluster.Working && st.Error == "" {
+				st.Phase = cluster.Retired
 			}
 			st.Job, st.Operator, st.Index, st.Epoch = j.ID, w.Operator, w.Index, w.Epoch
 			beat.Workers = append(beat.Workers, st)

@@ -30,6 +30,12 @@ type Config struct {
 	Steady time.Duration
 	// Breaks in a row, without a steady time between them, end the job [8].
 	Breaks int
+	// Retire is how long a worker that has to move may take to end without loss [10 s]. After that it is moved at the cost of a
+	// failure if its node is to be emptied, and else left where it is.
+	Retire time.Duration
+	// Calm is how long a job must have run without any change, and a node been up, before a worker is moved there to spread the
+	// load [10 s]. So it is also the time between two such moves of a job.
+	Calm time.Duration
 }
 
 // forgetAfter is how long a session without assignments is remembered.
@@ -49,6 +55,8 @@ func (c Config) withDefaults() Config {
 	c.BackoffMost = max(cmp.Or(c.BackoffMost, 10*time.Second), c.BackoffFirst)
 	c.Steady = cmp.Or(c.Steady, 10*time.Second)
 	c.Breaks = cmp.Or(c.Breaks, 8)
+	c.Retire = cmp.Or(c.Retire, 10*time.Second)
+	c.Calm = cmp.Or(c.Calm, 10*time.Second)
 	return c
 }
 
@@ -96,6 +104,8 @@ type job struct {
 	waits    time.Time    // since when there has been no place for some of its workers; zero if there is
 	cleared  bool         // its backups are gone
 	trouble  []trouble    // by worker
+	move     *move        // of the worker that is asked to retire; nil if there is none
+	calm     time.Time    // since when all its workers have been running; zero if they are not
 }
 
 // New returns a machine that does not lead.
@@ -207,7 +217,7 @@ func (m *Machine) jobRecord(now time.Time, id string, r cluster.Record) error {
 		j.seen = now
 	}
 	if len(j.trouble) != len(stored.Workers) {
-		j.trouble = make([]trouble, len(stored.Workers))
+		j.trouble, j.move = make([]trouble, len(stored.Workers)), nil
 	}
 	j.stored, j.revision = stored, r.Revision
 	m.highest = max(m.highest, stored.Term)

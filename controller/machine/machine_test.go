@@ -508,37 +508,6 @@ func TestCancel(t *testing.T) {
 	require.Empty(t, b.worker("job", 0).Node)
 }
 
-func TestDrain(t *testing.T) {
-	b := newBench(t)
-	a := b.node("a", 4)
-	b.small("job")
-	b.running("job")
-	a.says["count/0"] = cluster.Status{Phase: cluster.Done}
-	b.pass(time.Second)
-	b.put(cluster.DrainKey("a"), []byte("x"))
-	b.pass(time.Second)
-	require.Equal(t, "a", b.worker("job", 0).Node, "as long as there is no other place")
-	require.Zero(t, b.worker("job", 0).Failures)
-	b.node("b", 1)
-	b.pass(time.Second)
-	require.Equal(t, "b", b.worker("job", 0).Node)
-	require.EqualValues(t, 1, b.worker("job", 0).Failures)
-	require.Equal(t, "a", b.worker("job", 2).Node)
-	b.node("c", 4)
-	b.pass(time.Second)
-	require.Equal(t, "c", b.worker("job", 2).Node)
-	require.Equal(t, "a", b.worker("job", 1).Node, "it has finished")
-	b.small("more")
-	b.running("more")
-	for _, w := range b.job("more").Workers {
-		require.Equal(t, "c", w.Node)
-	}
-	b.put(cluster.DrainKey("a"), nil)
-	b.small("last")
-	b.running("last")
-	require.Equal(t, "a", b.worker("last", 0).Node)
-}
-
 func TestJobsThatHoldWhatTheOthersWaitFor(t *testing.T) {
 	b := newBench(t)
 	b.node("a", 3)
@@ -684,6 +653,7 @@ func TestNoClock(t *testing.T) {
 func FuzzBeats(f *testing.F) {
 	f.Add([]byte(`{"node":"a","session":"s","number":1,"slots":4,"programs":[{"name":"count","version":"v1"}],"workers":[{"job":"job","operator":"read","epoch":1,"phase":"broken"}]}`))
 	f.Add([]byte(`{"node":"a","session":"s","number":2,"slots":-1,"workers":[{"job":"job","operator":"count","index":1,"epoch":1,"phase":"running","level":18446744073709551615}]}`))
+	f.Add([]byte(`{"node":"a","session":"s","number":2,"slots":4,"ending":true,"workers":[{"job":"job","operator":"read","epoch":1,"phase":"retired"},{"job":"job","operator":"count","epoch":1,"phase":"running","error":"no"}]}`))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		beat, err := cluster.DecodeBeat(message)
 		if err != nil {

@@ -12,6 +12,32 @@ import (
 type seat struct {
 	*session
 	slots, used int
+	busy        int // those that have not finished, as if the moves under way had been made
+}
+
+// expect counts the move of a worker that has not left yet: its place is kept.
+func (t *seat) expect(m *move, w *cluster.Worker) {
+	if t.sessionKey == m.to {
+		t.used++
+		t.busy++
+	}
+	if (t.sessionKey == sessionKey{w.Node, w.Session}) {
+		t.busy--
+	}
+}
+
+// busier says whether a seat has more to do than another one, for its slots.
+func (t *seat) busier(than *seat) bool { return t.busy*than.slots > than.busy*t.slots }
+
+// emptied says that a session is to be emptied, and why, as messages go on after its name; empty if it is not.
+func (m *Machine) emptied(s *session) string {
+	switch {
+	case m.drain[s.node]:
+		return ", which is being drained"
+	case s.beat != nil && s.beat.Ending:
+		return ", which is about to end"
+	}
+	return ""
 }
 
 // seats returns the sessions that can be given workers, by name.
@@ -19,7 +45,7 @@ func (m *Machine) seats(now time.Time) []*seat {
 	var seats []*seat
 	by := make(map[sessionKey]*seat)
 	for _, s := range m.sessions {
-		if m.drain[s.node] || s.suspect(&m.c, now) || m.dead(s, now) != "" {
+		if m.emptied(s) != "" || s.suspect(&m.c, now) || m.dead(s, now) != "" {
 			continue
 		}
 		t := &seat{session: s, slots: s.beat.Slots}
@@ -29,11 +55,19 @@ func (m *Machine) seats(now time.Time) []*seat {
 	count := func(w *cluster.Worker) {
 		if t := by[sessionKey{w.Node, w.Session}]; t != nil && w.Node != "" {
 			t.used++
+			if !w.Done {
+				t.busy++
+			}
 		}
 	}
 	for _, j := range m.jobs {
 		if j.stored.State.Ended() {
 			continue
+		}
+		if j.move != nil {
+			for _, t := range seats {
+				t.expect(j.move, &j.stored.Workers[j.move.worker])
+			}
 		}
 		for i := range j.stored.Workers {
 			count(&j.stored.Workers[i])
@@ -91,17 +125,36 @@ func (s *seating) best(operator string) *seat {
 }
 
 func (s *seating) compare(operator string, a, b *seat) int {
-	far := func(t *seat) int {
-		if slices.Contains(s.spec.Locality, t.node) {
-			return 0
-		}
-		return 1
-	}
 	return cmp.Or(
-		cmp.Compare(far(a), far(b)),
+		cmp.Compare(s.far(a), s.far(b)),
 		cmp.Compare(s.near[near{operator, a.node}], s.near[near{operator, b.node}]),
 		cmp.Compare(a.used*b.slots, b.used*a.slots),
 		cmp.Compare(a.node, b.node))
+}
+
+// of returns the place that a worker has, nil if that is none that could be given to one now.
+func (s *seating) of(w *cluster.Worker) *seat {
+	for _, t := range s.seats {
+		if (t.sessionKey == sessionKey{w.Node, w.Session}) {
+			return t
+		}
+	}
+	return nil
+}
+
+// pays says whether a move of a worker is clearly worth while: a will still have as much to do as b, and neither is the operator
+// crowded together nor the job taken from where it should be. So no move makes another one pay that undoes it.
+func (s *seating) pays(operator string, a, b *seat) bool {
+	return (a.busy-1)*b.slots >= (b.busy+1)*a.slots &&
+		s.near[near{operator, b.node}] < s.near[near{operator, a.node}] && s.far(b) <= s.far(a)
+}
+
+// far is 0 for a node that the job prefers, else 1.
+func (s *seating) far(t *seat) int {
+	if slices.Contains(s.spec.Locality, t.node) {
+		return 0
+	}
+	return 1
 }
 
 // take gives w the place: from then on it is another incarnation.
@@ -109,6 +162,9 @@ func (s *seating) take(w *cluster.Worker, t *seat) {
 	w.Node, w.Session = t.node, t.id
 	w.Epoch++
 	t.used++
+	if !w.Done {
+		t.busy++
+	}
 	s.near[near{w.Operator, t.node}]++
 }
 

@@ -21,17 +21,23 @@ var (
 
 // TestSimulation runs clusters: two controllers of which one goes on as if it led for a while after it does not, nodes
 // that crash, stop and are cut off, messages that are lost, late, doubled and out of order, writes of which nobody knows whether they
-// were made, or that are made late. Every change of a record is checked (simcheck_test.go), and that all jobs end once
+// were made, or that are made late. Nodes are drained, and end in order; workers that are to move take their time, cannot, or
+// are lost on the way. Every change of a record is checked (simcheck_test.go), and that all jobs end once
 // the faults do.
 func TestSimulation(t *testing.T) {
 	if *simSeed != 0 {
 		simulate(t, *simSeed, true)
 		return
 	}
+	moves := simMoves{}
 	for seed := range uint64(*simRuns) {
-		if simulate(t, seed+1, false); t.Failed() {
+		if moves.add(simulate(t, seed+1, false)); t.Failed() {
 			t.Fatalf("seed %d: again with -sim.seed=%d", seed+1, seed+1)
 		}
+	}
+	t.Logf("%+v", moves)
+	if *simRuns >= 20 && (moves.Made == 0 || moves.CalledOff == 0 || moves.Spread == 0) {
+		t.Errorf("there were too few moves: %+v", moves)
 	}
 }
 
@@ -108,7 +114,7 @@ func (s *sim) log(format string, args ...any) {
 	}
 }
 
-func simulate(t *testing.T, seed uint64, say bool) {
+func simulate(t *testing.T, seed uint64, say bool) simMoves {
 	s := &sim{t: t, rand: rand.New(rand.NewPCG(seed, 7)), say: say, now: start, store: map[string]cluster.Record{}, faulty: true, truth: newTruth()}
 	for i := range 3 {
 		n := &simNode{s: s, name: string(rune('a' + i)), slots: 2 + s.rand.IntN(4)} // a job needs 4
@@ -118,7 +124,7 @@ func simulate(t *testing.T, seed uint64, say bool) {
 		n.beats()
 	}
 	for i := range 2 {
-		c := &simController{s: s, name: fmt.Sprint("c", i), m: New(Config{}), open: map[string]int{}}
+		c := &simController{s: s, name: fmt.Sprint("c", i), m: newSimMachine(), open: map[string]int{}}
 		s.control = append(s.control, c)
 		c.run()
 	}
@@ -134,7 +140,7 @@ func simulate(t *testing.T, seed uint64, say bool) {
 		e.do()
 		if !s.faulty && s.truth.ended == 3 {
 			s.truth.last(s)
-			return
+			break
 		}
 		if s.now.Sub(start) > simMost {
 			for key, r := range s.store {
@@ -143,6 +149,12 @@ func simulate(t *testing.T, seed uint64, say bool) {
 			t.Errorf("not all jobs have ended after %v", simMost)
 		}
 	}
+	return s.truth.moves
+}
+
+// newSimMachine has less patience than usual, so that more happens.
+func newSimMachine() *Machine {
+	return New(Config{Retire: 2 * time.Second, Calm: 500 * time.Millisecond})
 }
 
 func (s *sim) submit(id string) {
@@ -207,7 +219,7 @@ func (s *sim) trouble() {
 		return
 	}
 	n, c := s.nodes[s.rand.IntN(len(s.nodes))], s.control[s.rand.IntN(len(s.control))]
-	switch s.rand.IntN(12) {
+	switch s.rand.IntN(14) {
 	case 0:
 		n.crash()
 	case 1:
@@ -250,8 +262,15 @@ func (s *sim) trouble() {
 		}
 	case 10:
 		c.cut = s.now.Add(s.upTo(3 * time.Second))
+	case 11:
+		n.quit()
 	}
 	s.after(s.upTo(time.Second), s.trouble)
+}
+
+// emptied says whether a node is drained, or about to end.
+func (s *sim) emptied(node string) bool {
+	return s.store[cluster.DrainKey(node)].Value != nil || slices.ContainsFunc(s.nodes, func(n *simNode) bool { return n.name == node && n.ending })
 }
 
 // heal ends all faults, but that a node may stay away: the others have slots for one job.
@@ -358,7 +377,7 @@ func (c *simController) crash() {
 	c.s.log("%s crashes", c.name)
 	c.life++
 	c.reign++
-	c.m, c.held, c.term = New(Config{}), nil, 0
+	c.m, c.held, c.term = newSimMachine(), nil, 0
 }
 
 // see is called some time after a record was changed.

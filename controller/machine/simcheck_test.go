@@ -11,12 +11,25 @@ import (
 type truth struct {
 	backups  map[statusKey]*simBackup // by worker: epoch 0
 	unloaded map[statusKey]bool       // incarnations that have processed nothing, and have said so
-	restored map[statusKey]uint64     // the level at which each incarnation has begun to work
-	assigned map[statusKey]string     // to which session each incarnation was given
-	failed   map[statusKey][]uint64   // by worker: the epochs that have failed
-	poison   map[string]bool          // jobs of which a worker always breaks
+	retired  map[statusKey]bool       // incarnations that have ended without loss
+	moves    simMoves
+	restored map[statusKey]uint64   // the level at which each incarnation has begun to work
+	assigned map[statusKey]string   // to which session each incarnation was given
+	failed   map[statusKey][]uint64 // by worker: the epochs that have failed
+	poison   map[string]bool        // jobs of which a worker always breaks
 	cancel   map[string]bool
 	ended    int // jobs
+}
+
+// simMoves counts what has become of workers that were asked to retire.
+type simMoves struct{ Asked, Made, Lost, CalledOff, Spread int }
+
+func (m *simMoves) add(o simMoves) {
+	m.Asked += o.Asked
+	m.Made += o.Made
+	m.Lost += o.Lost
+	m.CalledOff += o.CalledOff
+	m.Spread += o.Spread
 }
 
 // simBackup is what a backup server has of a worker.
@@ -30,7 +43,7 @@ func (b *simBackup) level() uint64 { return b.progress / 10 }
 
 func newTruth() truth {
 	return truth{
-		backups: map[statusKey]*simBackup{}, unloaded: map[statusKey]bool{}, restored: map[statusKey]uint64{}, assigned: map[statusKey]string{},
+		backups: map[statusKey]*simBackup{}, unloaded: map[statusKey]bool{}, retired: map[statusKey]bool{}, restored: map[statusKey]uint64{}, assigned: map[statusKey]string{},
 		failed: map[statusKey][]uint64{}, poison: map[string]bool{}, cancel: map[string]bool{},
 	}
 }
@@ -87,8 +100,15 @@ func (t *truth) changed(s *sim, before, after []byte) {
 	if now.State.Ended() && !old.State.Ended() {
 		t.ended++
 	}
+	asked := 0
 	for i := range now.Workers {
 		w := &now.Workers[i]
+		if w.Retire {
+			asked++
+		}
+		if w.Retire && !old.Workers[i].Retire && !s.emptied(w.Node) {
+			t.moves.Spread++
+		}
 		if now.State == cluster.Running && w.Node == "" && old.State == cluster.Queued {
 			bad("a job has begun without all of its workers")
 		}
@@ -98,6 +118,9 @@ func (t *truth) changed(s *sim, before, after []byte) {
 		if what := t.worker(old, &old.Workers[i], w, now.State.Ended()); what != "" {
 			bad(w.Name() + ": " + what)
 		}
+	}
+	if asked > 1 {
+		bad("two that may wait for each other are asked to retire")
 	}
 }
 
@@ -121,8 +144,12 @@ func (t *truth) worker(j *cluster.Job, old, now *cluster.Worker, ended bool) str
 		return "the failures jump"
 	case !replaced && now.Failures != old.Failures:
 		return "a failure is counted of a worker that had not been running"
-	case replaced && !ended && now.Failures == old.Failures && !t.unloaded[last]:
+	case replaced && !ended && now.Failures == old.Failures && !t.unloaded[last] && !t.retired[last]:
 		return "a failure was not counted"
+	case now.Failures > old.Failures && now.FailedIn[old.Failures] != old.Epoch:
+		return "a failure is counted of another incarnation"
+	case now.Retire && now.Node == "", now.Retire && now.Epoch > old.Epoch:
+		return "one is asked to retire that does not run"
 	case now.Past.Items < old.Past.Items:
 		return "it forgets what was done"
 	case old.Done && !now.Done:
@@ -132,6 +159,16 @@ func (t *truth) worker(j *cluster.Job, old, now *cluster.Worker, ended bool) str
 	}
 	if now.Epoch > old.Epoch {
 		t.assigned[k] = now.Session
+	}
+	switch {
+	case now.Retire && !old.Retire:
+		t.moves.Asked++
+	case old.Retire && !now.Retire && !replaced:
+		t.moves.CalledOff++
+	case old.Retire && replaced && !ended && now.Failures == old.Failures:
+		t.moves.Made++
+	case old.Retire && replaced && !ended:
+		t.moves.Lost++
 	}
 	for i, at := range now.FailedAt {
 		switch was := uint64(cluster.Never); {

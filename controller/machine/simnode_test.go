@@ -21,6 +21,7 @@ type simNode struct {
 	cutMessages time.Time // until then
 	cutRecords  time.Time
 	stopped     time.Time
+	ending      bool // it says so, and then goes
 	view        map[string]*cluster.Job
 	seen        map[statusKey]bool // incarnations that were begun in this session
 	workers     []*incarnation
@@ -34,6 +35,11 @@ type incarnation struct {
 	level uint64
 	items uint64
 	why   string
+	// What becomes of it if it is asked to retire.
+	asked bool
+	begun time.Time
+	takes time.Duration
+	stays bool // it cannot
 }
 
 func (n *simNode) stop(d time.Duration) {
@@ -41,10 +47,31 @@ func (n *simNode) stop(d time.Duration) {
 	n.stopped = n.s.now.Add(d)
 }
 
+// quit ends the process in order: it says that it is about to end, waits for a while, and says that it leaves.
+func (n *simNode) quit() {
+	n.s.log("node %s is about to end", n.name)
+	n.ending = true
+	life := n.life
+	var leave func()
+	leave = func() {
+		switch {
+		case n.life != life:
+		case n.s.now.Before(n.stopped):
+			n.s.after(n.stopped.Sub(n.s.now), leave)
+		case n.session == "": // it has nothing to say
+			n.crash()
+		default:
+			n.beat(true)
+			n.crash()
+		}
+	}
+	n.s.after(n.s.upTo(5*time.Second), leave)
+}
+
 func (n *simNode) crash() {
 	n.s.log("node %s crashes", n.name)
 	n.life++
-	n.session, n.workers, n.stopped = "", nil, n.s.now
+	n.session, n.workers, n.stopped, n.ending = "", nil, n.s.now, false
 	life := n.life
 	n.s.after(n.s.upTo(4*time.Second), func() {
 		if n.life == life {
@@ -129,11 +156,36 @@ func (n *simNode) reconcile() {
 			assigned[k] = true
 			if !n.seen[k] {
 				n.seen[k] = true
-				n.workers = append(n.workers, &incarnation{statusKey: k, phase: cluster.Loading, ready: n.s.now.Add(n.s.upTo(300 * time.Millisecond))})
+				n.workers = append(n.workers, &incarnation{
+					statusKey: k, phase: cluster.Loading, ready: n.s.now.Add(n.s.upTo(300 * time.Millisecond)),
+					takes: n.s.takes(), stays: n.s.fault(0.1),
+				})
 			}
+			n.ask(k, w.Retire)
 		}
 	}
 	n.workers = slices.DeleteFunc(n.workers, func(w *incarnation) bool { return !assigned[w.statusKey] })
+}
+
+// takes is how long a worker takes to retire.
+func (s *sim) takes() time.Duration {
+	if s.fault(0.2) {
+		return s.upTo(5 * time.Second)
+	}
+	return s.upTo(200 * time.Millisecond)
+}
+
+// ask has a worker retire, or go on.
+func (n *simNode) ask(k statusKey, retire bool) {
+	for _, w := range n.workers {
+		if w.statusKey != k || w.phase == cluster.Retired || w.phase == cluster.Broken || w.phase == cluster.Unloaded {
+			continue
+		}
+		if retire && !w.asked {
+			w.begun = n.s.now
+		}
+		w.asked = retire
+	}
 }
 
 // work is one step of one worker.
@@ -153,12 +205,19 @@ func (n *simNode) work(w *incarnation) {
 		b.fence = w.epoch
 		w.phase, w.level = cluster.Working, b.level()
 		s.truth.restored[w.statusKey] = w.level
+	case w.asked && w.stays && w.phase == cluster.Working:
+		w.why = "it cannot retire"
+	case w.asked && (w.phase == cluster.Working || w.phase == cluster.Done):
+		if b.fence <= w.epoch && s.now.Sub(w.begun) > w.takes {
+			w.phase = cluster.Retired
+			s.truth.retired[w.statusKey] = true
+		}
 	case w.phase == cluster.Working:
 		w.items++
 		if b.fence > w.epoch {
 			return // it can save nothing more
 		}
-		switch {
+		switch w.why = ""; {
 		case s.truth.poison[w.job] && w.operator == "count" || s.fault(0.001):
 			w.phase, w.why = cluster.Broken, "panic"
 		case b.progress >= simGoal:
@@ -172,11 +231,18 @@ func (n *simNode) work(w *incarnation) {
 // beats sends a beat now and goes on.
 func (n *simNode) beats() {
 	defer n.s.after(100*time.Millisecond, n.beats)
-	if n.session == "" || n.s.now.Before(n.stopped) {
-		return
+	if n.session != "" && !n.s.now.Before(n.stopped) {
+		n.beat(false)
 	}
+}
+
+// beat says what it does.
+func (n *simNode) beat(leaving bool) {
 	n.number++
-	b := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: []cluster.Program{program}}
+	b := &cluster.Beat{
+		Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: []cluster.Program{program},
+		Ending: n.ending, Leaving: leaving,
+	}
 	for _, w := range n.workers {
 		b.Workers = append(b.Workers, cluster.Status{
 			Job: w.job, Operator: w.operator, Index: w.index, Epoch: w.epoch, Phase: w.phase, Level: w.level, Error: w.why,

@@ -14,6 +14,7 @@ type trouble struct {
 	until   time.Time // it is not tried again before
 	running uint64    // the epoch that processes items
 	since   time.Time // when that was first seen
+	rooted  uint64    // the epoch that could not retire
 }
 
 // progress notes that an incarnation processes items.
