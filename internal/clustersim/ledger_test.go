@@ -24,10 +24,14 @@ type ledger struct {
 	mu      sync.Mutex
 	over    time.Time               // since when all nodes can know that the job has ended; zero before
 	worked  map[incarnation]bool    // has processed something
+	newest  map[incarnation]uint64  // epoch that has, of each worker: epoch 0
+	zombies int                     // partitions that have worked beside a successor
 	spent   float64                 // thetas of all sets that have begun
 	sets    map[int][]*set          // by partition, those that have begun, the newest last
+	begun   int                     // how many have
 	results map[int]*results        // by partition of the sink
 	lease   func(s *site) time.Time // when the lease of a node is over
+	flushed int                     // items that were given to a sink again since a failure came between a flush and its commit
 	faults  []string
 }
 
@@ -39,7 +43,7 @@ type incarnation struct {
 }
 
 func newLedger(p *plan) *ledger {
-	return &ledger{plan: p, worked: map[incarnation]bool{}, sets: map[int][]*set{}, results: map[int]*results{}}
+	return &ledger{plan: p, worked: map[incarnation]bool{}, newest: map[incarnation]uint64{}, sets: map[int][]*set{}, results: map[int]*results{}}
 }
 
 // fault notes what must not be. The ledger is locked.
@@ -51,22 +55,31 @@ func (l *ledger) fault(format string, args ...any) {
 
 // works is told whenever a worker does something. The ledger is locked.
 func (l *ledger) works(w *worker) {
-	l.worked[incarnation{w.at.Operator, w.at.Partition / l.plan.compute[w.at.Operator], w.at.Epoch}] = true
+	life := incarnation{w.at.Operator, w.at.Partition / l.plan.compute[w.at.Operator], w.at.Epoch}
+	l.worked[life] = true
+	life.epoch = 0
+	if l.newest[life] = max(l.newest[life], w.at.Epoch); l.newest[life] > w.at.Epoch && !w.zombie {
+		w.zombie = true
+		l.zombies++
+	}
 	now := time.Now()
-	if late := now.Sub(l.lease(w.s)); late > grace {
+	if late := now.Sub(l.lease(w.s)); late > grace && !w.late {
+		w.late = true
 		l.fault("%s works %v after the end of its node's lease", w, late)
 	}
-	if !l.over.IsZero() && now.Sub(l.over) > grace {
+	if !l.over.IsZero() && now.Sub(l.over) > grace && !w.late {
+		w.late = true
 		l.fault("%s works %v after the end of its job", w, now.Sub(l.over))
 	}
 }
 
 // begin takes in a set that is given its first item, or closes: with what it was restored with. The ledger is locked.
 func (l *ledger) begin(s *set) {
-	if s.begun {
+	if s.begun > 0 {
 		return
 	}
-	s.begun, s.base = true, maps.Clone(s.has)
+	l.begun++
+	s.begun, s.base = l.begun, maps.Clone(s.has)
 	lives := l.sets[s.at.Partition]
 	i, found := slices.BinarySearchFunc(lives, s.at.Epoch, func(o *set, epoch uint64) int { return int(o.at.Epoch) - int(epoch) })
 	if found {
@@ -88,7 +101,8 @@ func (l *ledger) begin(s *set) {
 func (l *ledger) compare(old, next *set) {
 	lost := 0
 	for id := range old.has {
-		if _, ok := next.base[id]; !ok {
+		_, had := old.base[id]
+		if _, ok := next.base[id]; !ok && !(had && old.begun > next.begun) { // else it has that from what its successor has saved
 			lost++
 		}
 	}
@@ -112,7 +126,6 @@ type results struct {
 	flushes int
 	last    int          // the flush before which all is safe: it was followed by another, or had been when the sink was opened
 	items   map[item]int // with the flush that they came with first
-	again   int          // given again since a failure came after a flush, and before it was known to be safe
 }
 
 // sink keeps what it is given until it is flushed.
@@ -169,14 +182,16 @@ func (k *sink) Flush() error {
 		return err
 	}
 	r := k.results()
-	r.flushes++
+	if len(k.fresh) > 0 {
+		r.flushes++
+	}
 	for _, i := range k.fresh {
 		switch was, again := r.items[i]; {
 		case !again:
 			r.items[i] = r.flushes
 		case was == r.last: // the failure came between this flush and its commit
-			r.again++
 			r.items[i] = r.flushes
+			k.l.flushed++
 		default:
 			k.l.fault("I6: %s is given %+v again, which came with flush %d; it was opened after flush %d", k, i, was, r.last)
 		}
@@ -248,13 +263,12 @@ func (l *ledger) mayCost(j *cluster.Job, nodes []*stream.Node) cost {
 }
 
 // check compares the result of a job that has finished with what it has to be.
-func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (tell string) {
+func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (was, may cost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	may := l.mayCost(j, nodes)
-	count, seen, again := map[uint64]int{}, 0, 0
+	may = l.mayCost(j, nodes)
+	count, seen := map[uint64]int{}, uint64(0)
 	for _, r := range l.results {
-		again += r.again
 		for i := range r.items {
 			count[i.ID]++
 			seen++
@@ -265,12 +279,13 @@ func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (tell string) {
 			l.fault("there is no item %d in the input", id)
 		}
 	}
-	lost, twice := l.plan.n-uint64(len(count)), uint64(seen-len(count))
-	if lost > may.lost {
-		l.fault("%d items are lost, the failures may cost %d", lost, may.lost)
+	distinct := uint64(len(count))
+	was = cost{l.plan.n - distinct, seen - distinct}
+	if was.lost > may.lost {
+		l.fault("%d items are lost, the failures may cost %d", was.lost, may.lost)
 	}
-	if twice > may.again {
-		l.fault("%d items are there twice, the failures may cost %d", twice, may.again)
+	if was.again > may.again {
+		l.fault("%d items are there twice, the failures may cost %d", was.again, may.again)
 	}
-	return fmt.Sprintf("lost %d of %d, twice %d of %d, flushed again %d", lost, may.lost, twice, may.again, again)
+	return was, may
 }

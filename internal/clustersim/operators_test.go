@@ -71,6 +71,9 @@ type worker struct {
 	s    *site // where it runs
 	at   stream.Placement
 	last map[uint64]item // of each sender
+	// What is known of it, and noted once.
+	late   bool // it works when it should not
+	zombie bool // it works beside its successor
 }
 
 func (w *worker) Open(_ context.Context, at stream.Placement) error {
@@ -147,7 +150,7 @@ type set struct {
 	has   map[uint64]item
 	base  map[uint64]item // what it was restored with
 	fresh []item
-	begun bool
+	begun int // which of all sets that have was the one; 0 before
 }
 
 func (s *set) SetTheta(theta float64) { s.theta = theta }

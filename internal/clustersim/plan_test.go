@@ -62,8 +62,8 @@ func drawPlan(rnd *rand.Rand, id string, lasts time.Duration) *plan {
 	p.drawOperators(rnd)
 	inner := p.operators[1:]
 	p.slow, p.slowEvery = pick(rnd, inner...).Name, pick[uint64](rnd, 0, 0, 1, 10)
-	p.slowFor = time.Duration(rnd.Int64N(int64(2*time.Duration(max(p.slowEvery, 1))*p.apart)) + 1)
-	p.panics, p.panicAt = pick(rnd, inner...).Name, p.n // never
+	p.slowFor = time.Duration(p.slowEvery) * min(time.Duration(2*rnd.Float64()*float64(p.apart)), 4*time.Millisecond) // a slab takes no longer than a second
+	p.panics, p.panicAt = pick(rnd, inner...).Name, p.n                                                               // never
 	if p.n > 0 && rnd.IntN(3) == 0 {
 		p.panicAt = rnd.Uint64N(p.n)
 	}
@@ -199,9 +199,9 @@ var troubles = []trouble{
 	{2, "a node does not hear the store", func(r *run) { r.block(store, r.node().name, 8*time.Second) }},
 	{1, "the store is cut off", func(r *run) { r.cut(store, 4*time.Second) }},
 	{1, "the records are cut off", func(r *run) { r.cut(clustertest.Keeper, 4*time.Second) }},
-	{4, "a node stands still", func(r *run) { r.node().pause(r, r.upTo(13*time.Second)) }},
-	{2, "a node stands still for a moment", func(r *run) { r.node().pause(r, r.upTo(time.Second)) }},
-	{2, "a controller stands still", func(r *run) { r.controller().pause(r, r.upTo(5*time.Second)) }},
+	{4, "a node stands still", func(r *run) { r.node().pause(r.upTo(13 * time.Second)) }},
+	{2, "a node stands still for a moment", func(r *run) { r.node().pause(r.upTo(time.Second)) }},
+	{2, "a controller stands still", func(r *run) { r.controller().pause(r.upTo(5 * time.Second)) }},
 	{2, "a controller is killed", func(r *run) { r.controller().crash(r) }},
 	{2, "a controller is cut off", func(r *run) { r.cut(r.controller().name, 5*time.Second) }},
 	{1, "no records reach a controller", func(r *run) { r.block(clustertest.Keeper, r.controller().name, 5*time.Second) }},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/afstream/afstream/cluster"
@@ -15,7 +16,7 @@ import (
 // records sees each record that is stored, as soon as it is, and says what must not have been.
 type records struct {
 	r        *run
-	told     uint64 // revision
+	told     atomic.Uint64 // revision; any goroutine may read it
 	jobs     map[string]*cluster.Job
 	sessions map[string]string // by job, worker and epoch
 	leader   cluster.Leader
@@ -63,8 +64,7 @@ func (o *records) beats() string {
 
 // look takes in what is new.
 func (o *records) look() {
-	for _, w := range o.r.net.Written(o.told) {
-		o.told = w.Revision
+	for _, w := range o.r.net.Written(o.told.Load()) {
 		name, isNode := strings.CutPrefix(w.Key, cluster.NodePrefix)
 		id, isJob := strings.CutPrefix(w.Key, cluster.JobPrefix)
 		switch {
@@ -72,7 +72,7 @@ func (o *records) look() {
 		case isNode:
 			for _, s := range o.r.nodes {
 				if s.name == name {
-					o.renewed(s, w.At)
+					s.renewed.Store(w.At.UnixNano())
 				}
 			}
 		case isJob:
@@ -80,15 +80,22 @@ func (o *records) look() {
 		case w.Key == cluster.LeaderKey:
 			o.lead(w.Value)
 		}
+		o.told.Store(w.Revision)
 	}
 }
 
-func (o *records) renewed(s *site, at time.Time) {
-	for _, l := range o.r.ledgers {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+// lease is when that of a node is over. Any goroutine may call.
+func (o *records) lease(s *site) time.Time {
+	until := time.Unix(0, s.renewed.Load()).Add(nodeLease)
+	if time.Now().Before(until) {
+		return until
 	}
-	s.renewed = at
+	for _, w := range o.r.net.Written(o.told.Load()) {
+		if w.Key == cluster.NodeKey(s.name) {
+			until = w.At.Add(nodeLease)
+		}
+	}
+	return until
 }
 
 func (o *records) lead(value []byte) {

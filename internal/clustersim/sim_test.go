@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/cluster/clustertest"
@@ -30,19 +32,63 @@ var (
 
 // TestSimulation runs clusters through faults, see the package comment.
 func TestSimulation(t *testing.T) {
+	var sum tally
 	if *simSeed != 0 {
-		simulate(t, *simSeed, true)
+		simulate(t, *simSeed, &sum, true)
 		return
 	}
-	for seed := range uint64(*simRuns) {
-		t.Run(fmt.Sprint(seed+1), func(t *testing.T) {
-			t.Parallel()
-			simulate(t, seed+1, false)
-			if t.Failed() {
-				t.Errorf("seed %d: again with -sim.seed=%d", seed+1, seed+1)
-			}
-		})
+	t.Run("seed", func(t *testing.T) {
+		for seed := range uint64(*simRuns) {
+			t.Run(fmt.Sprint(seed+1), func(t *testing.T) {
+				t.Parallel()
+				simulate(t, seed+1, &sum, false)
+				if t.Failed() {
+					t.Errorf("seed %d: again with -sim.seed=%d", seed+1, seed+1)
+				}
+			})
+		}
+	})
+	t.Log(&sum)
+	if *simRuns < 200 {
+		return
 	}
+	// Runs that stay far from the bounds would prove nothing.
+	require.Greater(t, sum.lost, 0.3)
+	require.Greater(t, sum.again, 0.3)
+	require.Greater(t, sum.zombies, *simRuns/4)
+	require.Greater(t, sum.flushed, *simRuns/20)
+}
+
+// tally is what has happened in all runs.
+type tally struct {
+	mu                                             sync.Mutex
+	jobs, items, failures, zombies, terms, flushed int
+	lost, again                                    float64 // the most, as a part of what the failures might have cost; where that is much
+}
+
+func (s *tally) String() string {
+	return fmt.Sprintf("%d jobs with %d items, %d failures; %d partitions worked beside a successor, %d changes of the leader, %d items flushed twice; at most %.2f of the bound were lost, %.2f of the bound came twice",
+		s.jobs, s.items, s.failures, s.zombies, s.terms, s.flushed, s.lost, s.again)
+}
+
+// add takes in one job.
+func (s *tally) add(l *ledger, j *cluster.Job, was, may cost) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs++
+	s.items += int(l.plan.n)
+	s.zombies += l.zombies
+	s.flushed += l.flushed
+	for i := range j.Workers {
+		s.failures += int(j.Workers[i].Failures)
+	}
+	part := func(was, may uint64) float64 {
+		if may < 20 {
+			return 0
+		}
+		return float64(was) / float64(may)
+	}
+	s.lost, s.again = max(s.lost, part(was.lost, may.lost)), max(s.again, part(was.again, may.again))
 }
 
 const (
@@ -50,8 +96,8 @@ const (
 	beat      = 200 * time.Millisecond
 	nodeLease = 10 * time.Second
 	// grace is how long after the end of a lease or a job a worker may still do something: until its node has looked, and it has
-	// come to an end of what it did.
-	grace = time.Second
+	// come to the end of a slab.
+	grace = 2 * time.Second
 	step  = 100 * time.Millisecond
 	most  = 3 * time.Minute  // after the faults, by when all jobs must have ended
 	quiet = 15 * time.Second // after that, by when nothing of them may run any more
@@ -83,7 +129,7 @@ type due struct {
 	do func()
 }
 
-func simulate(t *testing.T, seed uint64, say bool) {
+func simulate(t *testing.T, seed uint64, sum *tally, say bool) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}}
 		r.net = clustertest.New(t, seed, drawFaults(r.rnd))
@@ -93,7 +139,7 @@ func simulate(t *testing.T, seed uint64, say bool) {
 		r.heal()
 		r.settle()
 		r.tearDown()
-		r.judge()
+		r.judge(sum)
 	})
 }
 
@@ -143,7 +189,7 @@ func (r *run) setUp(lasts time.Duration) {
 		p := drawPlan(r.rnd, fmt.Sprint("job", i), lasts)
 		r.plans = append(r.plans, p)
 		l := newLedger(p)
-		l.lease = func(s *site) time.Time { return s.renewed.Add(nodeLease) }
+		l.lease = r.records.lease
 		r.ledgers[p.id] = l
 		slots = max(slots, p.workers())
 		r.log("%v", p)
@@ -152,7 +198,7 @@ func (r *run) setUp(lasts time.Duration) {
 	many := 3 + r.rnd.IntN(2)
 	slots = (slots+many-1)/many + r.rnd.IntN(4) // room for the larger job, sometimes for both
 	for i := range many {
-		s := &site{name: string(rune('a' + i)), renewed: r.began}
+		s := &site{name: string(rune('a' + i))}
 		s.run = func(ctx context.Context, p *clustertest.Process) error { return r.runNode(ctx, s, p, slots) }
 		r.nodes = append(r.nodes, s)
 		s.begin(r)
@@ -242,10 +288,7 @@ func (r *run) advance() {
 		next.do()
 	}
 	for _, s := range slices.Concat(r.nodes, r.controllers) {
-		if s.kill == nil && !now.Before(s.down) {
-			r.log("%s is started again", s.name)
-			s.begin(r)
-		}
+		s.begin(r)
 	}
 	r.records.look()
 }
@@ -305,14 +348,15 @@ func (r *run) settle() {
 }
 
 func (r *run) tearDown() {
+	if r.failed() {
+		time.Sleep(time.Minute) // somebody may be stuck for a while
+	}
 	sites := slices.Concat(r.controllers, r.nodes)
 	for _, s := range sites {
-		if s.kill != nil {
-			s.kill(nil)
-		}
+		s.leave(r)
 	}
 	for _, s := range sites {
-		s.leave(r)
+		<-s.ended
 	}
 	r.records.stop()
 	if err := r.store.Close(); err != nil {
@@ -321,8 +365,11 @@ func (r *run) tearDown() {
 }
 
 // judge says what has gone wrong.
-func (r *run) judge() {
+func (r *run) judge(sum *tally) {
 	bad := r.failed()
+	sum.mu.Lock()
+	sum.terms += int(r.records.leader.Term) - 1
+	sum.mu.Unlock()
 	for _, p := range r.plans {
 		l, j := r.ledgers[p.id], r.records.jobs[p.id]
 		if j != nil && j.State == cluster.Finished {
@@ -330,7 +377,9 @@ func (r *run) judge() {
 			if err != nil {
 				r.t.Fatal(err)
 			}
-			r.log("job %s, %d incidents: %s", p.id, j.Incidents, l.check(j, nodes))
+			was, may := l.check(j, nodes)
+			r.log("job %s, %d incidents: %+v of %+v", p.id, j.Incidents, was, may)
+			sum.add(l, j, was, may)
 		}
 		for _, f := range l.faults {
 			bad = true

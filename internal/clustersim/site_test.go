@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/afstream/afstream/cluster/clustertest"
@@ -16,19 +17,27 @@ type site struct {
 	run  func(ctx context.Context, p *clustertest.Process) error
 
 	mu      sync.Mutex
-	process *clustertest.Process // nil if there is none
-	kill    context.CancelCauseFunc
-	ended   chan struct{}
+	process *clustertest.Process // the newest
 
-	down    time.Time // when it is to be started again, if it does not run
-	renewed time.Time // when the record of the node was written last
+	kill    context.CancelCauseFunc // nil if it was told to end
+	ended   chan struct{}           // closed when it has; nil before the first
+	down    time.Time               // until then it is not started again
+	renewed atomic.Int64            // when the record of the node was written last, as UnixNano; any goroutine
 }
 
-// begin starts a process, unless there is one.
+// begin starts a process, if there is to be one and is none.
 func (s *site) begin(r *run) {
-	if s.kill != nil {
+	if s.kill != nil || time.Now().Before(s.down) {
 		return
 	}
+	if s.ended != nil {
+		select {
+		case <-s.ended:
+		default:
+			return
+		}
+	}
+	r.log("%s is started", s.name)
 	ctx, kill := context.WithCancelCause(context.Background())
 	s.kill, s.ended = kill, make(chan struct{})
 	s.process = r.net.Process(s.name)
@@ -40,15 +49,13 @@ func (s *site) live(ctx context.Context, r *run, p *clustertest.Process, ended c
 	defer close(ended)
 	for {
 		err := s.run(ctx, p)
-		if ctx.Err() != nil && err == nil {
-			return
-		}
-		r.log("%s has ended: %v", s.name, err)
-		if !errors.Is(err, node.ErrTaken) {
-			r.fault("%s has ended: %v", s.name, err)
-			return
-		}
 		p.Kill()
+		if err != nil {
+			r.log("%s has ended: %v", s.name, err)
+		}
+		if err != nil && !errors.Is(err, node.ErrTaken) || err == nil && ctx.Err() == nil {
+			r.fault("%s has ended: %v", s.name, err)
+		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -70,29 +77,19 @@ func (s *site) now() *clustertest.Process {
 
 // end ends the process for a while.
 func (s *site) end(r *run, cause error) {
-	if s.kill == nil {
-		return
+	if s.kill != nil {
+		s.kill(cause)
+		s.kill, s.down = nil, time.Now().Add(r.upTo(7*time.Second))
 	}
-	s.kill(cause)
-	<-s.ended
-	s.now().Kill()
-	s.kill = nil
-	s.down = time.Now().Add(r.upTo(7 * time.Second))
 }
 
 // crash ends it without a word.
 func (s *site) crash(r *run) {
-	if s.kill != nil {
-		s.now().Kill()
-		s.end(r, node.ErrKilled)
-	}
+	s.now().Kill()
+	s.end(r, node.ErrKilled)
 }
 
 // leave ends it in order.
 func (s *site) leave(r *run) { s.end(r, nil) }
 
-func (s *site) pause(r *run, d time.Duration) {
-	if s.kill != nil {
-		s.now().Pause(d)
-	}
-}
+func (s *site) pause(d time.Duration) { s.now().Pause(d) }
