@@ -65,6 +65,9 @@ func (s *numbers) Close() error                 { close(s.closed); return nil }
 func (s *numbers) Position() stream.Position    { return stream.Position{Item: s.at} }
 func (s *numbers) Seek(p stream.Position) error { s.at = p.Item; return nil }
 
+// hated is what an operator that panics says.
+const hated = "an item that operators do not like, once"
+
 // worker is what all operators do besides.
 type worker struct {
 	l    *ledger
@@ -101,7 +104,7 @@ func (w *worker) linger(i item) {
 		time.Sleep(p.slowFor)
 	}
 	if i.ID == p.panicAt && p.panics == w.at.Operator && w.l.panicked.CompareAndSwap(false, true) {
-		panic("an item that operators do not like, once")
+		panic(hated)
 	}
 }
 

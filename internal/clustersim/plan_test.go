@@ -40,7 +40,7 @@ func pick[T any](rnd *rand.Rand, of ...T) T { return of[rnd.IntN(len(of))] }
 
 func drawPlan(rnd *rand.Rand, id string, lasts time.Duration) *plan {
 	p := &plan{id: id, compute: map[string]int{}}
-	p.n = pick[uint64](rnd, 0, 1, 100, 400, 1000, 1000, 2000, 2000, 4000, 8000)
+	p.n = pick[uint64](rnd, 0, 1, 100, 400, 1000, 1000, 2000, 2000, 4000, 8000, 8000, 50_000)
 	p.guarantee = pick(rnd, runtime.Approximate, runtime.Approximate, runtime.Approximate, runtime.ErrorFree, runtime.ErrorFree,
 		runtime.UpstreamBackup, runtime.MiniBatch)
 	budget := func() uint64 { return pick[uint64](rnd, 0, 1, 7, 50, 400, 3000) }
@@ -187,8 +187,8 @@ var troubles = []trouble{
 			r.blockFor(s.name, c.name, d)
 		}
 	}},
-	{2, "a node is cut off from records and controllers", func(r *run) {
-		s, d := r.node(), r.upTo(14*time.Second)
+	{8, "a node is cut off from records and controllers", func(r *run) {
+		s, d := r.node(), 2*time.Second+r.upTo(12*time.Second)
 		for _, place := range []string{clustertest.Keeper, r.controllers[0].name, r.controllers[1].name} {
 			r.blockFor(s.name, place, d)
 			r.blockFor(place, s.name, d)

@@ -153,6 +153,11 @@ func (o *records) job(id string, value []byte) {
 		l.over = time.Now().Add(quiet) // until then some may not know it
 		o.r.log("job %s is %s", id, now.State)
 	}
+	for _, in := range now.History[len(now.History)-min(now.Incidents-old.Incidents, len(now.History)):] {
+		if !slices.ContainsFunc(expected, func(what string) bool { return strings.Contains(in.What, what) }) {
+			bad("an incident that none of the faults explains: %s of epoch %d: %s", now.Worker(in.Operator, in.Worker).Name(), in.Epoch, in.What)
+		}
+	}
 	for i := range now.Workers {
 		o.worker(l, now.ID, &old.Workers[i], &now.Workers[i], bad)
 	}
@@ -165,6 +170,13 @@ func (o *records) job(id string, value []byte) {
 			bad("%d failures, %d in the history", sum, len(cost))
 		}
 	}
+}
+
+// expected is what incidents may say.
+var expected = []string{
+	"was not heard of", "was started again", "has ended", "has given up its name", // of nodes
+	"gave up its place", "wait for free slots", "no node that is up", // of slots
+	hated, clustertest.ErrUnreached.Error(),
 }
 
 // worker checks that what is said of a worker may follow what was said before. Its ledger is locked.
