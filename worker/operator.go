@@ -173,6 +173,9 @@ func (o *operator) idle() (d delivery, err error) {
 }
 
 func (o *operator) take(d delivery) error {
+	if o.w.halted.Load() { // what is in the ring may be a lot of work
+		return errHalted
+	}
 	if d.Kind == transport.Punctuation {
 		return o.punctuation(d)
 	}

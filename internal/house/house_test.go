@@ -24,7 +24,7 @@ var floors = [][]string{
 	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link", "cluster/overnats", "controller/machine"},
 	{"algorithms/", "worker", "backup/copies", "cluster/clustertest"},
 	{"algorithms/spacesaving", "controller", "controller/leader", "node"},
-	{"job", "internal/jobtest"},
+	{"job", "internal/jobtest", "internal/clustersim"},
 	{"experiments"},
 	{"cli"},
 	{"cmd/afstream", "examples/"},
