@@ -115,3 +115,23 @@ func TestServerIsKilled(t *testing.T) {
 	server.Await("Server is ready")
 	s.finish(jobs)
 }
+
+// TestServerStandsStill: it says nothing, and does not close any connection either. Whoever was connected to it goes to another one, and
+// all jobs end without it.
+func TestServerStandsStill(t *testing.T) {
+	s := start(t, setup{servers: 3})
+	jobs := s.submit()
+	server := s.servers[1+s.draw.IntN(len(s.servers)-1)] // to the first leads the way of the backup server
+	at := time.Now()
+	server.Stop()
+	s.seen.until("all nodes beat, and a lease is renewed", func() bool {
+		for _, m := range s.nodes {
+			if s.seen.at[m.name].Sub(at) < 6*time.Second {
+				return false
+			}
+		}
+		return s.seen.led[s.seen.leader.Term].After(at) || s.seen.renewed.Sub(at) > 6*time.Second
+	})
+	t.Logf("all are elsewhere after %v", since(at))
+	s.finish(jobs)
+}

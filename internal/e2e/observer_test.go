@@ -35,13 +35,16 @@ type observer struct {
 	leader  cluster.Leader
 	led     map[uint64]time.Time // when a term was first seen
 	wrote   map[uint64]time.Time // when a job was first seen that a term had written
+	renewed time.Time            // when the lease was last
 	beats   map[string]*cluster.Beat
+	at      map[string]time.Time      // of beats
 	running map[incarnation]time.Time // when it was first heard to run, or to be done
 }
 
 func observe(t *testing.T, urls string) *observer {
 	t.Helper()
 	nc, err := nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), // it leaves a server that stands still
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
@@ -53,7 +56,7 @@ func observe(t *testing.T, urls string) *observer {
 	}
 	o := &observer{
 		t: t, stop: stop, history: newHistory(), jobs: map[string]*cluster.Job{}, nodes: map[string]*cluster.Node{}, led: map[uint64]time.Time{},
-		wrote: map[uint64]time.Time{}, beats: map[string]*cluster.Beat{}, running: map[incarnation]time.Time{},
+		wrote: map[uint64]time.Time{}, beats: map[string]*cluster.Beat{}, at: map[string]time.Time{}, running: map[incarnation]time.Time{},
 	}
 	t.Cleanup(o.close)
 	_, err = f.Subscribe(cluster.Subjects{Cluster: "afstream"}.Beat("*"), func(_ string, message []byte) { o.hear(message) }) // ends with nc
@@ -83,7 +86,7 @@ func (o *observer) see(r cluster.Record) {
 	switch kind(r.Key) {
 	case cluster.LeaderKey:
 		if l, err := cluster.DecodeLeader(r.Value); err == nil {
-			o.leader = *l
+			o.leader, o.renewed = *l, now
 			if o.led[l.Term].IsZero() {
 				o.led[l.Term] = now
 			}
@@ -111,7 +114,7 @@ func (o *observer) hear(message []byte) {
 		return
 	}
 	o.history.beat(b)
-	o.beats[b.Node] = b
+	o.beats[b.Node], o.at[b.Node] = b, time.Now()
 	for _, w := range b.Workers {
 		i := incarnation{w.Job, w.Operator, w.Index, w.Epoch}
 		if (w.Phase == cluster.Working || w.Phase == cluster.Done) && o.running[i].IsZero() {

@@ -63,6 +63,35 @@ func (s *system) outlasts(m *member, session string, at time.Time, lost []incarn
 	s.t.Logf("it is back after %v", since(at))
 }
 
+// TestControllersDoNotHearANode that has all else: its record, its neighbours, its backups. It has to hand over what it runs, and
+// keeps its session.
+func TestControllersDoNotHearANode(t *testing.T) {
+	s := start(t, setup{users: true})
+	jobs := s.submit()
+	m, lost := s.victim()
+	session := s.session(m.name)
+	at := time.Now()
+	s.servers[0].Configure(users(m.name))
+	s.recovers(at, lost)
+	renewal := get(s.seen, func() uint64 { return s.seen.nodes[m.name].Renewal })
+	s.seen.until("it renews its record", func() bool { return s.seen.nodes[m.name].Renewal > renewal })
+	number := get(s.seen, func() uint64 { return s.seen.beats[m.name].Number })
+	s.servers[0].Configure(users(""))
+	s.seen.until("it is heard again, and has given up what it had", func() bool {
+		b := s.seen.beats[m.name]
+		for _, w := range b.Workers {
+			for _, i := range lost {
+				if i == (incarnation{w.Job, w.Operator, w.Index, w.Epoch}) {
+					return false
+				}
+			}
+		}
+		return b.Number > number
+	})
+	require.Equal(t, session, s.session(m.name))
+	s.finish(jobs)
+}
+
 // TestLeaderIsCutOff: the other controller takes over, and this one stops before.
 func TestLeaderIsCutOff(t *testing.T) {
 	for name, cut := range map[string]func(*chaos.Proxy){

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ type setup struct {
 	servers int              // of NATS; 0 is 1
 	conf    string           // of a single server, as a file; replaces servers
 	user    string           // for nodes, as USER:PASSWORD@; empty for none
+	users   bool             // each node is a user of its own, see users
 	apart   *chaos.Namespace // of the last node; nil for none
 }
 
@@ -66,6 +68,9 @@ func start(t *testing.T, c setup) *system {
 		host = c.apart.Host()
 	}
 	s.servers = chaos.StartNATSAt(t, tools, host, max(c.servers, 1))
+	if c.users {
+		s.servers[0].Configure(users(""))
+	}
 	for i := range 2 {
 		s.controllers = append(s.controllers, s.member(fmt.Sprint("c", i), nil, "controller", "--log-level", "info", "--replicas", fmt.Sprint(len(s.servers))))
 	}
@@ -96,6 +101,9 @@ func (s *system) member(name string, apart *chaos.Namespace, args ...string) *me
 	if apart == nil && (len(s.servers) == 1 || name == "backup") {
 		m.way = chaos.NewProxy(s.t, s.servers[0].Address())
 		urls = m.way.URL()
+		if args[0] == "node" {
+			urls = "nats://" + name + ":x@" + m.way.Address() // counts only where there are users
+		}
 	}
 	args = append(args, "--nats", urls)
 	if name != "backup" {
@@ -103,6 +111,21 @@ func (s *system) member(name string, apart *chaos.Namespace, args ...string) *me
 	}
 	m.Process = chaos.Start(s.t, chaos.Command{Name: name, Path: tools.Afstream(s.t), Args: args, In: apart})
 	return m
+}
+
+// users has each node be a user, of whom one may not beat.
+func users(silent string) string {
+	var b strings.Builder
+	b.WriteString("no_auth_user: any\nauthorization {\nusers = [\n{user: any, password: x}\n")
+	for i := range 3 {
+		name, deny := fmt.Sprint("n", i), "nothing"
+		if name == silent {
+			deny = "afstream.afstream.beat.>"
+		}
+		fmt.Fprintf(&b, "{user: %s, password: x, permissions: {publish: {deny: [%q]}}}\n", name, deny)
+	}
+	b.WriteString("]\n}\n")
+	return b.String()
 }
 
 // kill kills a process, and keeps what its log says of its reigns.
@@ -138,7 +161,7 @@ func (s *system) submit() []job {
 	s.t.Helper()
 	jobs := []job{
 		{id: "heavy", args: []string{"heavy-hitter", "--items", "5M"}, from: 20_000, most: 500_000},
-		{id: "words", args: []string{"wordcount", "--input", book(s.t)}, from: 100, most: 2_000},
+		{id: "words", args: []string{"wordcount", "--input", book(s.t), "--theta", "10000"}, from: 100, most: 5_000},
 		{id: "exact", args: []string{"heavy-hitter", "--items", "8000", "--guarantee", "error-free"}, exact: true, from: 10, most: 150},
 	}
 	for _, j := range jobs {
