@@ -18,6 +18,7 @@ type NATS struct {
 	*Process
 	address string
 	conf    string // file of its configuration
+	base    string // what that always has: a server does not keep its name through a change otherwise
 }
 
 // Address is HOST:PORT for clients.
@@ -30,7 +31,7 @@ func (s *NATS) URL() string { return "nats://" + s.address }
 // Those who may no longer be connected are cut off.
 func (s *NATS) Configure(text string) {
 	s.t.Helper()
-	if err := os.WriteFile(s.conf, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(s.conf, []byte(s.base+text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 	const done = "Reloaded server configuration"
@@ -46,7 +47,7 @@ func (s *NATS) Configure(text string) {
 		case <-more:
 		case <-s.end:
 			s.t.Fatalf("%s has ended:\n%s", s.c.Name, said)
-		case <-deadline:
+		case <-deadline: // or it has said why not
 			s.t.Fatalf("%s does not take its configuration:\n%s", s.c.Name, said)
 		}
 	}
@@ -83,15 +84,15 @@ func StartNATSAt(t testing.TB, tools *Tools, host string, n int) []*NATS {
 	for i := range servers {
 		_, port, _ := net.SplitHostPort(clients[i]) // it was made by a listener
 		dir := t.TempDir()
-		conf := filepath.Join(dir, "nats.conf")
-		if err := os.WriteFile(conf, []byte("# as the arguments say\n"), 0o600); err != nil {
+		conf, base := filepath.Join(dir, "nats.conf"), fmt.Sprintf("server_name: n%d\n", i)
+		if err := os.WriteFile(conf, []byte(base), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"-c", conf, "-a", host, "-p", port, "--server_name", fmt.Sprintf("n%d", i), "-js", "-sd", dir}
+		args := []string{"-c", conf, "-a", host, "-p", port, "-js", "-sd", dir}
 		if n > 1 {
 			args = append(args, "--cluster_name", "chaos", "--cluster", routes[i], "--routes", strings.Join(routes, ","))
 		}
-		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i], conf: conf}
+		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i], conf: conf, base: base}
 	}
 	for _, s := range servers {
 		s.Await("Server is ready")

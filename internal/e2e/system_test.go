@@ -86,7 +86,7 @@ func start(t *testing.T, c setup) *system {
 		}
 		s.nodes = append(s.nodes, s.member(fmt.Sprint("n", i), apart, "node", "--slots", "10", "--log-level", "info"))
 	}
-	s.seen = observe(t, chaos.URLs(s.servers))
+	s.seen = observe(t, s.urls())
 	s.backup.Await("serves")
 	s.seen.until("a controller leads and all nodes beat", func() bool { return s.seen.leader.Controller != "" && len(s.seen.beats) == len(s.nodes) })
 	t.Logf("all runs after %v", since(began))
@@ -100,10 +100,7 @@ func (s *system) member(name string, apart *chaos.Namespace, args ...string) *me
 	urls := chaos.URLs(s.servers)
 	if apart == nil && (len(s.servers) == 1 || name == "backup") {
 		m.way = chaos.NewProxy(s.t, s.servers[0].Address())
-		urls = m.way.URL()
-		if args[0] == "node" {
-			urls = "nats://" + name + ":x@" + m.way.Address() // counts only where there are users
-		}
+		urls = "nats://" + name + ":x@" + m.way.Address() // the user counts only where there are users
 	}
 	args = append(args, "--nats", urls)
 	if name != "backup" {
@@ -113,12 +110,17 @@ func (s *system) member(name string, apart *chaos.Namespace, args ...string) *me
 	return m
 }
 
-// users has each node be a user, of whom one may not beat.
+// urls is where all of NATS is found.
+func (s *system) urls() string {
+	return strings.ReplaceAll(chaos.URLs(s.servers), "nats://", "nats://any:x@") // as in member
+}
+
+// users has each process be a user, of whom one may not beat.
 func users(silent string) string {
 	var b strings.Builder
-	b.WriteString("no_auth_user: any\nauthorization {\nusers = [\n{user: any, password: x}\n")
-	for i := range 3 {
-		name, deny := fmt.Sprint("n", i), "nothing"
+	b.WriteString("authorization {\nusers = [\n")
+	for _, name := range []string{"any", "c0", "c1", "backup", "n0", "n1", "n2"} {
+		deny := "nothing"
 		if name == silent {
 			deny = "afstream.afstream.beat.>"
 		}
@@ -142,7 +144,7 @@ func (s *system) command(args ...string) (stdout string) {
 	cmd := exec.CommandContext(ctx, tools.Afstream(s.t), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.Env = append(cmd.Environ(), "AFSTREAM_NATS="+chaos.URLs(s.servers))
+	cmd.Env = append(cmd.Environ(), "AFSTREAM_NATS="+s.urls())
 	require.NoError(s.t, cmd.Run(), "%v: %s%s", cmd.Args, &out, &errs)
 	return out.String()
 }
