@@ -233,7 +233,7 @@ func reigns(log string, end time.Time) []reign {
 		switch {
 		case err != nil:
 		case strings.Contains(line, "msg=leading "):
-			all = append(all, reign{controller, term, when, end})
+			all = append(all, reign{controller, term, when, end.Round(0)})
 		case strings.Contains(line, `msg="leads no more"`) && len(all) > 0:
 			all[len(all)-1].until = when
 		}
@@ -241,13 +241,17 @@ func reigns(log string, end time.Time) []reign {
 	return all
 }
 
+// starved is how late a controller that gets no time on a busy machine may say that it leads no more. What it must not do late is to write, and of
+// that the history of the records tells.
+const starved = 3 * time.Second
+
 // overlaps are the pairs of reigns that were at the same time.
 func overlaps(all []reign) []string {
 	var faults []string
 	for i, a := range all {
 		for _, b := range all[:i] {
-			if a.from.Before(b.until) && b.from.Before(a.until) {
-				faults = append(faults, fmt.Sprintf("%+v and %+v lead at the same time", a, b))
+			if a.from.Add(starved).Before(b.until) && b.from.Add(starved).Before(a.until) {
+				faults = append(faults, fmt.Sprintf("%s leads in term %d from %v to %v, and %s in term %d from %v to %v", a.controller, a.term, a.from, a.until, b.controller, b.term, b.from, b.until))
 			}
 		}
 	}
@@ -329,6 +333,9 @@ time=2026-01-01T00:00:03.500Z level=INFO msg="leads no more" controller=a term=1
 	b := reigns("time=2026-01-01T00:00:03.500Z level=INFO msg=leading controller=b term=2\n", end)
 	require.Equal(t, []reign{{"a", 1, end.Add(-58500 * time.Millisecond), end.Add(-56500 * time.Millisecond)}}, a)
 	require.Equal(t, []reign{{"b", 2, end.Add(-56500 * time.Millisecond), end}}, b)
+	require.Empty(t, overlaps(slices.Concat(a, b)))
+	b[0].from = b[0].from.Add(-starved)
+	a[0].from = a[0].from.Add(-starved)
 	require.Empty(t, overlaps(slices.Concat(a, b)))
 	b[0].from = b[0].from.Add(-time.Nanosecond)
 	require.Len(t, overlaps(slices.Concat(a, b)), 1)

@@ -52,7 +52,7 @@ type setup struct {
 }
 
 // slow is what each way to or from the backup server takes until the fault has been dealt with.
-const slow = 5 * time.Millisecond
+const slow = 20 * time.Millisecond
 
 func start(t *testing.T, c setup) *system {
 	if !*enabled {
@@ -162,8 +162,8 @@ type job struct {
 func (s *system) submit() []job {
 	s.t.Helper()
 	jobs := []job{
-		{id: "heavy", args: []string{"heavy-hitter", "--items", "5M"}, from: 20_000, most: 500_000},
-		{id: "words", args: []string{"wordcount", "--input", book(s.t), "--theta", "10000"}, from: 100, most: 5_000},
+		{id: "heavy", args: []string{"heavy-hitter", "--items", "5M"}, from: 20_000, most: 200_000},
+		{id: "words", args: []string{"wordcount", "--input", book(s.t), "--theta", "2000"}, from: 100, most: 5_000},
 		{id: "exact", args: []string{"heavy-hitter", "--items", "8000", "--guarantee", "error-free"}, exact: true, from: 10, most: 150},
 	}
 	for _, j := range jobs {
