@@ -107,6 +107,12 @@ func TestLeaderIsCutOff(t *testing.T) {
 			cut(m.way)
 			s.takesOver(at, term)
 			m.Await("leads no more")
+			t.Logf("%d incidents before any node failed", get(s.seen, func() (n int) {
+				for _, j := range s.seen.jobs {
+					n += j.Incidents
+				}
+				return n
+			}))
 			n, lost := s.victim() // so that the new one has something to decide
 			at = time.Now()
 			s.kill(n)
