@@ -45,8 +45,6 @@ type system struct {
 // setup says how a test's cluster differs from others.
 type setup struct {
 	servers int              // of NATS; 0 is 1
-	conf    string           // of a single server, as a file; replaces servers
-	user    string           // for nodes, as USER:PASSWORD@; empty for none
 	users   bool             // each node is a user of its own, see users
 	apart   *chaos.Namespace // of the last node; nil for none
 }
