@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"job", "internal/jobtest", "internal/clustersim"},
 	{"experiments"},
 	{"cli"},
-	{"cmd/afstream", "examples/"},
+	{"cmd/afstream", "examples/", "internal/e2e"},
 }
 
 // barred lists imports that the floors would allow and the house does not, with the reason.
