@@ -25,8 +25,8 @@ type ledger struct {
 	over    time.Time               // since when all nodes can know that the job has ended; zero before
 	worked  map[incarnation]bool    // has processed something
 	newest  map[incarnation]uint64  // epoch that has, of each worker: epoch 0
+	moved   map[incarnation]bool    // has ended without loss, the record says
 	zombies int                     // partitions that have worked beside a successor
-	spent   float64                 // thetas of all sets that have begun
 	sets    map[int][]*set          // by partition, those that have begun, the newest last
 	begun   int                     // how many have
 	results map[int]*results        // by partition of the sink
@@ -43,7 +43,7 @@ type incarnation struct {
 }
 
 func newLedger(p *plan) *ledger {
-	return &ledger{plan: p, worked: map[incarnation]bool{}, newest: map[incarnation]uint64{}, sets: map[int][]*set{}, results: map[int]*results{}}
+	return &ledger{plan: p, worked: map[incarnation]bool{}, newest: map[incarnation]uint64{}, moved: map[incarnation]bool{}, sets: map[int][]*set{}, results: map[int]*results{}}
 }
 
 // fault notes what must not be. The ledger is locked.
@@ -89,12 +89,6 @@ func (l *ledger) begin(s *set) {
 		l.compare(lives[i-1], s)
 	}
 	l.sets[s.at.Partition] = slices.Insert(lives, i, s)
-	if l.plan.guarantee != runtime.Approximate {
-		return
-	}
-	if l.spent += s.theta; l.spent > l.plan.params.Theta*(1+1e-9) {
-		l.fault("I4: %s begins with theta %v, with which all have %v of %v", s, s.theta, l.spent, l.plan.params.Theta)
-	}
 }
 
 // compare looks what a set has that its successor was not restored with. The ledger is locked.
@@ -106,6 +100,7 @@ func (l *ledger) compare(old, next *set) {
 			lost++
 		}
 	}
+	old.lost = max(old.lost, lost)
 	// One more item may be in the lost state than counted as processed: if it alone passes theta, it waits for a backup.
 	if promised := l.plan.guarantee == runtime.Approximate || l.plan.guarantee == runtime.ErrorFree; promised && float64(lost) > max(old.theta, 1) {
 		l.fault("I1: %s has %d items that %s was restored without, theta is %v", old, lost, next, old.theta)
@@ -287,5 +282,25 @@ func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (was, may cost) {
 	if was.again > may.again {
 		l.fault("%d items are there twice, the failures may cost %d", was.again, may.again)
 	}
+	l.audit(j)
 	return was, may
+}
+
+// audit compares what the sets were with how they ended, by the job's record.
+func (l *ledger) audit(j *cluster.Job) {
+	spent := 0.0
+	for part, lives := range l.sets {
+		w := j.Worker("set", part/l.plan.compute["set"])
+		for _, s := range lives {
+			switch {
+			case slices.Contains(w.FailedIn, s.at.Epoch), s.at.Epoch == w.Epoch:
+				spent += s.theta
+			case s.lost > 0:
+				l.fault("%s has moved without loss, and lost %d items", s, s.lost)
+			}
+		}
+	}
+	if l.plan.guarantee == runtime.Approximate && spent > l.plan.params.Theta*(1+1e-9) {
+		l.fault("I4: the thetas of all incarnations that have failed, and of the last, add up to %v of %v", spent, l.plan.params.Theta)
+	}
 }

@@ -3,13 +3,13 @@ package clustersim
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,7 +117,9 @@ type run struct {
 	nodes       []*site
 	controllers []*site
 	later       []due
+	wanted      map[string][]byte // what users want of records; nil is none
 
+	calm   atomic.Bool // all faults are over, and what they have led to
 	mu     sync.Mutex
 	faults []string // any goroutine, under mu
 	opened int      // stores that nodes have open, under mu
@@ -131,7 +133,7 @@ type due struct {
 
 func simulate(t *testing.T, seed uint64, sum *tally, say bool) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}}
+		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}, wanted: map[string][]byte{}}
 		r.net = clustertest.New(t, seed, drawFaults(r.rnd))
 		lasts := 10*time.Second + r.upTo(20*time.Second)
 		r.setUp(lasts)
@@ -261,19 +263,29 @@ func (r *run) open(more int) {
 func (r *run) runController(ctx context.Context, s *site, p *clustertest.Process) error {
 	return leader.Run(ctx, leader.Options{
 		Name: s.name, Cluster: "sim", Records: p, Messages: p, Tick: beat / 4, Log: r.logger(s.name),
-		Machine: machine.Config{Beat: beat, SuspectFloor: 5 * beat / 2, DeadFloor: 6 * beat},
+		Machine: machine.Config{Beat: beat, SuspectFloor: 5 * beat / 2, DeadFloor: 6 * beat, Retire: 4 * time.Second, Calm: 3 * time.Second},
 	})
 }
 
-// submit makes the record of a job, sooner or later.
+// submit has the record of a job made.
 func (r *run) submit(p *plan) {
+	r.wanted[cluster.JobKey(p.id)] = cluster.NewJob(p.id, p.spec(), time.Now()).Encode()
+}
+
+// ask does what users want of the records, if it has not been done.
+func (r *run) ask() {
 	user := r.net.Process("user")
 	defer user.Kill()
 	ctx, cancel := context.WithTimeout(context.Background(), step)
 	defer cancel()
-	_, err := user.Create(ctx, cluster.JobKey(p.id), cluster.NewJob(p.id, p.spec(), time.Now()).Encode())
-	if err != nil && !errors.Is(err, cluster.ErrConflict) {
-		r.after(step, func() { r.submit(p) })
+	for key, value := range r.wanted {
+		revision := r.records.there[key]
+		switch {
+		case value != nil && revision == 0:
+			_, _ = user.Create(ctx, key, value) // else it is tried again
+		case value == nil && revision != 0:
+			_ = user.Delete(ctx, key, revision)
+		}
 	}
 }
 
@@ -291,6 +303,7 @@ func (r *run) advance() {
 		s.begin(r)
 	}
 	r.records.look()
+	r.ask()
 }
 
 // failed says whether there is no use in going on.
@@ -349,6 +362,7 @@ func (r *run) settle() {
 }
 
 func (r *run) tearDown() {
+	r.calm.Store(true)
 	if r.failed() {
 		time.Sleep(time.Minute) // somebody may be stuck for a while
 	}
