@@ -13,7 +13,11 @@ import (
 type NATS struct {
 	*Process
 	address string
+	store   string
 }
+
+// Store is the directory of what it keeps.
+func (s *NATS) Store() string { return s.store }
 
 // Address is HOST:PORT for clients.
 func (s *NATS) Address() string { return s.address }
@@ -51,11 +55,12 @@ func StartNATSAt(t testing.TB, tools *Tools, host string, n int) []*NATS {
 	servers := make([]*NATS, n)
 	for i := range servers {
 		_, port, _ := net.SplitHostPort(clients[i]) // it was made by a listener
-		args := []string{"-a", host, "-p", port, "--server_name", fmt.Sprintf("n%d", i), "-js", "-sd", t.TempDir()}
+		store := t.TempDir()
+		args := []string{"-a", host, "-p", port, "--server_name", fmt.Sprintf("n%d", i), "-js", "-sd", store}
 		if n > 1 {
 			args = append(args, "--cluster_name", "chaos", "--cluster", routes[i], "--routes", strings.Join(routes, ","))
 		}
-		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i]}
+		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i], store: store}
 	}
 	for _, s := range servers {
 		s.Await("Server is ready")
