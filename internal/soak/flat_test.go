@@ -4,6 +4,7 @@ package soak
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -36,6 +37,8 @@ var (
 	disk   = growth{0.30, 32 << 20} // bytes
 	few    = growth{0.30, 16}       // threads, open files
 	many   = growth{0.50, 100}      // goroutines
+
+	anything = growth{0, math.Inf(1)} // of memory, for people to look at
 )
 
 // check says what is wrong with a series, if anything is.
