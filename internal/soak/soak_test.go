@@ -234,7 +234,7 @@ func writeText(t *testing.T, seed uint64) string {
 	random := rand.New(rand.NewPCG(seed, 99))
 	zipf := rand.NewZipf(random, 1.2, 1, 20_000)
 	var b strings.Builder
-	for b.Len() < 24<<20 {
+	for b.Len() < 6<<20 {
 		fmt.Fprintf(&b, "w%d", zipf.Uint64())
 		if random.IntN(12) == 0 {
 			b.WriteString(".\n")
@@ -279,16 +279,17 @@ func (l *lane) run(ctx context.Context) {
 	}
 }
 
-// kinds are the jobs that run.
+// kinds are the jobs that run. They are short, since a job that meets a failure every few seconds has soon spent its budget, and then
+// backs up every change.
 func (l *lane) kinds() [][]string {
 	return [][]string{
-		{"heavy-hitter", "--items", "20000000", "--keys", "50000"},
+		{"heavy-hitter", "--items", "10000000", "--keys", "50000"},
 		{"heavy-hitter", "--items", "3000000", "--guarantee", "upstream-backup"},
 		{"wordcount", "--input", l.text},
 		{"wordcount", "--input", l.text, "--guarantee", "error-free"},
-		{"aggregate", "--items", "10000000", "--keys", "20000", "--zipf", "1"},
-		{"distinct", "--items", "20000000", "--keys", "1000000"},
-		{"sample", "--items", "20000000"},
+		{"aggregate", "--items", "3000000", "--keys", "20000", "--zipf", "1"},
+		{"distinct", "--items", "10000000", "--keys", "1000000"},
+		{"sample", "--items", "10000000"},
 	}
 }
 
@@ -298,7 +299,7 @@ func (l *lane) job(id string) (failures uint64, verified bool, err error) {
 	defer stop()
 	kinds := l.kinds()
 	args := append([]string{"job", "submit"}, kinds[l.random.IntN(len(kinds))]...)
-	if said, err := l.s.run(ctx, append(args, "--seed", fmt.Sprint(l.random.IntN(1000)), "--id", id, "--wait")...); err != nil {
+	if said, err := l.s.run(ctx, append(args, "--series", "telescoping", "--seed", fmt.Sprint(l.random.IntN(1000)), "--id", id, "--wait")...); err != nil {
 		asking, stop := context.WithTimeout(context.Background(), 30*time.Second)
 		defer stop()
 		seen, _ := l.s.run(asking, "job", "inspect", id)
