@@ -40,7 +40,7 @@ func TestSoak(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 32)
 	}
-	t.Logf("seed %d: -soak.seed %[1]d kills and submits the same, at the same times", seed)
+	t.Logf("seed %d: -soak.seed %[1]d draws the same kills and jobs", seed)
 	c := startCluster(t, 2, 3)
 	s := &soak{
 		testCluster: c, beats: c.listen(), random: rand.New(rand.NewPCG(seed, 0)), began: time.Now(),
