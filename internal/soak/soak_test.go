@@ -88,14 +88,15 @@ func (s *soak) hurt() {
 	next, sample := time.Duration(0), interval
 	for {
 		now := time.Since(s.began)
+		over := now >= *soakFor || s.failed()
 		for p, until := range s.still {
-			if time.Now().After(until) || now >= *soakFor {
+			if time.Now().After(until) || over {
 				p.Continue()
 				delete(s.still, p)
 			}
 		}
 		switch {
-		case now >= *soakFor || s.failed():
+		case over:
 			return
 		case now >= sample:
 			s.sample(now)
@@ -310,7 +311,7 @@ func (l *lane) job(id string) (failures uint64, verified bool, err error) {
 	if verified = l.jobs%4 == 0; verified {
 		result = append(result, "--verify")
 	}
-	if _, err := l.s.run(ctx, append(result, id)...); err != nil {
+	if err := l.insist(ctx, append(result, id)...); err != nil {
 		return 0, verified, err
 	}
 	r, err := l.s.fabric.Get(ctx, "job."+id)
@@ -321,8 +322,17 @@ func (l *lane) job(id string) (failures uint64, verified bool, err error) {
 	if err != nil {
 		return 0, verified, err
 	}
-	_, err = l.s.run(ctx, "job", "delete", id)
-	return failures, verified, err
+	return failures, verified, l.insist(ctx, "job", "delete", id)
+}
+
+// insist runs a command again that may have met a backup server that stands still for longer than it waits.
+func (l *lane) insist(ctx context.Context, args ...string) (err error) {
+	for range 5 {
+		if _, err = l.s.run(ctx, args...); err == nil || !strings.Contains(err.Error(), "no answer from backup server") {
+			return err
+		}
+	}
+	return err
 }
 
 func last(s string, n int) string { return s[max(0, len(s)-n):] }
