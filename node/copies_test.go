@@ -235,7 +235,9 @@ func TestNoServerOfAView(t *testing.T) {
 		p := &counting{n: 1, gate: open()}
 		l := newLab(t, p.program())
 		l.start("a", func(o *Options) {
-			o.OpenStore = func(_ context.Context, server string) (backup.Store, error) { return nil, errors.New(server + " is away") }
+			o.OpenStore = func(_ context.Context, server string) (backup.Store, error) {
+				return nil, errors.New(server + " is away")
+			}
 		})
 		session := l.session("a", "")
 		spec := p.spec()

@@ -23,6 +23,8 @@
 //     have to be served again; that it had finished stays known.
 //  7. A job of which no worker has a node gets nodes for all at once. Jobs that have lost some and wait for slots that others of
 //     them hold give way to older ones (place.go: yields), so that one of them goes on.
+//  8. A backup server that has failed a job for some time, or has lost what it was given, is taken out of the job's view, with
+//     an incident (servers.go): never the last one, and none that is only silent as long as no other one works.
 //
 // What is not in records is forgotten with the leader: how often a worker broke in a row, and how long to wait before it is
 // tried again. A new leader begins to count anew.

@@ -35,7 +35,8 @@ type fake struct {
 	silent        bool
 	leaving       bool
 	says          map[string]cluster.Status // by worker's name, while it has the status's epoch; 0 stands for any
-	hides         bool                      // it does not list its workers
+	suspects      []cluster.Suspect
+	hides         bool // it does not list its workers
 }
 
 var program = cluster.Program{Name: "count", Version: "v1"}
@@ -99,7 +100,7 @@ func (b *bench) worker(id string, i int) cluster.Worker { return b.job(id).Worke
 
 func (b *bench) beat(n *fake) *cluster.Beat {
 	n.number++
-	beat := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: n.programs, Leaving: n.leaving}
+	beat := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: n.programs, Leaving: n.leaving, Suspects: n.suspects}
 	if n.hides {
 		return beat
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	BackoffFirst, BackoffMost time.Duration
 	// Steady is how long a worker must have processed items for its earlier breaks to be forgotten [10 s].
 	Steady time.Duration
+	// Server is how long a backup server must have failed a job before the job goes on without it, for good [3 s]. Less
+	// shortens the pause; more gives a server the time to be started again.
+	Server time.Duration
 	// Breaks in a row, without a steady time between them, end the job [8].
 	Breaks int
 }
@@ -48,6 +51,7 @@ func (c Config) withDefaults() Config {
 	c.BackoffFirst = cmp.Or(c.BackoffFirst, 100*time.Millisecond)
 	c.BackoffMost = max(cmp.Or(c.BackoffMost, 10*time.Second), c.BackoffFirst)
 	c.Steady = cmp.Or(c.Steady, 10*time.Second)
+	c.Server = cmp.Or(c.Server, 3*time.Second)
 	c.Breaks = cmp.Or(c.Breaks, 8)
 	return c
 }
@@ -96,6 +100,7 @@ type job struct {
 	waits    time.Time    // since when there has been no place for some of its workers; zero if there is
 	cleared  bool         // its backups are gone
 	trouble  []trouble    // by worker
+	servers  suspects     // backup servers
 }
 
 // New returns a machine that does not lead.

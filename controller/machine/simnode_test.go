@@ -24,6 +24,7 @@ type simNode struct {
 	view        map[string]*cluster.Job
 	seen        map[statusKey]bool // incarnations that were begun in this session
 	workers     []*incarnation
+	suspects    []cluster.Suspect
 }
 
 // incarnation is one that a node has begun.
@@ -169,6 +170,19 @@ func (n *simNode) work(w *incarnation) {
 	}
 }
 
+// suspicious has a backup server fail a job, or answer again, now and then.
+func (n *simNode) suspicious() []cluster.Suspect {
+	switch {
+	case n.s.fault(0.01):
+		n.suspects = slices.Concat(n.suspects, []cluster.Suspect{{
+			Job: fmt.Sprint("job", n.s.rand.IntN(3)), Server: string(rune('x' + n.s.rand.IntN(3))), Lost: n.s.chance(0.2),
+		}})
+	case n.s.chance(0.01):
+		n.suspects = nil
+	}
+	return n.suspects
+}
+
 // beats sends a beat now and goes on.
 func (n *simNode) beats() {
 	defer n.s.after(100*time.Millisecond, n.beats)
@@ -176,7 +190,7 @@ func (n *simNode) beats() {
 		return
 	}
 	n.number++
-	b := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: []cluster.Program{program}}
+	b := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: []cluster.Program{program}, Suspects: n.suspicious()}
 	for _, w := range n.workers {
 		b.Workers = append(b.Workers, cluster.Status{
 			Job: w.job, Operator: w.operator, Index: w.index, Epoch: w.epoch, Phase: w.phase, Level: w.level, Error: w.why,
