@@ -11,14 +11,14 @@ import (
 // suspects are backup servers that fail a job: since when, by name. One that fails it nowhere any more is forgotten.
 type suspects map[string]time.Time
 
-// accused returns what nodes that are up say of the servers of a job's view: by name, of each the worst.
+// accused returns what nodes that are not dead say of the servers of a job's view: by name, of each the worst.
 func (m *Machine) accused(j *cluster.Job, now time.Time) map[string]cluster.Suspect {
 	found := map[string]cluster.Suspect{}
 	if len(j.View) < 2 {
 		return found // nothing can be done
 	}
 	for _, s := range m.sessions {
-		if s.beat == nil || len(s.beat.Suspects) == 0 || s.suspect(&m.c, now) || m.dead(s, now) != "" {
+		if s.beat == nil || len(s.beat.Suspects) == 0 || m.dead(s, now) != "" {
 			continue
 		}
 		for _, x := range s.beat.Suspects {
