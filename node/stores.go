@@ -29,7 +29,7 @@ func newStores(open func(ctx context.Context, server string) (backup.Store, erro
 // acquire returns the store of a server, and how to give it back.
 func (s *stores) acquire(ctx context.Context, server string) (backup.Store, func(), error) {
 	if s.open == nil {
-		return nil, nil, hopeless(fmt.Errorf("this node knows no backup servers, such as %q", server))
+		return nil, nil, errNoServers(server)
 	}
 	s.mu.Lock()
 	e := s.of[server]
@@ -48,7 +48,10 @@ func (s *stores) acquire(ctx context.Context, server string) (backup.Store, func
 	}
 	var err error
 	if e.store == nil {
-		e.store, err = s.open(ctx, server)
+		var opened backup.Store
+		if opened, err = s.open(ctx, server); err == nil { // else it may be a nil of some type, which is not nil here
+			e.store = opened
+		}
 	}
 	store := e.store
 	<-e.turn
