@@ -117,23 +117,23 @@ func (l *ledger) beside(s *set) {
 
 // results is what one partition of the sink has flushed.
 type results struct {
-	epoch   uint64 // of who may write
-	flushes int
-	last    int          // the flush before which all is safe: it was followed by another, or had been when the sink was opened
-	items   map[item]int // with the flush that they came with first
+	epoch uint64 // of who may write
+	items map[item]bool
+	safe  map[uint64]item // of each sender the last item that was committed: flushed, and another flush came after it
 }
 
 // sink keeps what it is given until it is flushed.
 type sink struct {
 	worker
-	part  int
-	fresh []item
+	part    int
+	fresh   []item
+	flushed []item // last; a failure may come between that and its commit
 }
 
 func (k *sink) results() *results {
 	r := k.l.results[k.part]
 	if r == nil {
-		r = &results{items: map[item]int{}}
+		r = &results{items: map[item]bool{}, safe: map[uint64]item{}}
 		k.l.results[k.part] = r
 	}
 	return r
@@ -154,8 +154,7 @@ func (k *sink) open() error {
 	if err := k.fenced(); err != nil {
 		return err
 	}
-	r := k.results()
-	r.epoch, r.last = k.at.Epoch, r.flushes
+	k.results().epoch = k.at.Epoch
 	return nil
 }
 
@@ -176,22 +175,25 @@ func (k *sink) Flush() error {
 	if err := k.fenced(); err != nil {
 		return err
 	}
-	r := k.results()
-	if len(k.fresh) > 0 {
-		r.flushes++
+	if len(k.fresh) == 0 {
+		return nil
 	}
-	for _, i := range k.fresh {
-		switch was, again := r.items[i]; {
-		case !again:
-			r.items[i] = r.flushes
-		case was == r.last: // the failure came between this flush and its commit
-			r.items[i] = r.flushes
-			k.l.flushed++
-		default:
-			k.l.fault("I6: %s is given %+v again, which came with flush %d; it was opened after flush %d", k, i, was, r.last)
+	r := k.results()
+	for _, i := range k.flushed {
+		if safe, ok := r.safe[i.Part]; !ok || i.after(safe) {
+			r.safe[i.Part] = i
 		}
 	}
-	k.fresh = k.fresh[:0]
+	for _, i := range k.fresh {
+		if safe, ok := r.safe[i.Part]; ok && !i.after(safe) {
+			k.l.fault("I6, I7: %s is given %+v, and %+v was committed before", k, i, safe)
+		}
+		if r.items[i] {
+			k.l.flushed++
+		}
+		r.items[i] = true
+	}
+	k.flushed, k.fresh = append(k.flushed[:0], k.fresh...), k.fresh[:0]
 	return nil
 }
 
