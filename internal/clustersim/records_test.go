@@ -146,6 +146,8 @@ func (o *records) job(id string, value []byte) {
 		bad("a job has changed that had ended")
 	case now.Term < old.Term:
 		bad("an earlier leader has written")
+	case now.Term > old.Term && old.Term > 0 && (now.State != old.State || !reflect.DeepEqual(now.Workers, old.Workers)):
+		bad("a leader has changed a record before it was its own")
 	case now.Incidents < old.Incidents:
 		bad("incidents are forgotten")
 	}

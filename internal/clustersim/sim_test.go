@@ -318,6 +318,9 @@ func (r *run) settle() {
 			}
 		}
 	}
+	for slices.ContainsFunc(slices.Concat(r.nodes, r.controllers), func(s *site) bool { return time.Now().Before(s.still) }) {
+		r.advance()
+	}
 	opened := func() int {
 		r.mu.Lock()
 		defer r.mu.Unlock()

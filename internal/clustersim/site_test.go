@@ -23,6 +23,7 @@ type site struct {
 	kill    context.CancelCauseFunc // nil if it was told to end
 	ended   chan struct{}           // closed when it has; nil before the first
 	down    time.Time               // until then it is not started again
+	still   time.Time               // until then a process of it may stand still
 	renewed atomic.Int64            // when the record of the node was written last, as UnixNano; any goroutine
 }
 
@@ -94,4 +95,9 @@ func (s *site) crash(r *run) {
 // leave ends it in order.
 func (s *site) leave(r *run) { s.end(r, nil) }
 
-func (s *site) pause(d time.Duration) { s.now().Pause(d) }
+func (s *site) pause(d time.Duration) {
+	if until := time.Now().Add(d); until.After(s.still) {
+		s.still = until
+	}
+	s.now().Pause(d)
+}
