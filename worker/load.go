@@ -67,7 +67,7 @@ func (c *core) init(w *Worker, i int) {
 		return
 	}
 	key := backup.PartitionKey{
-		Job: w.cfg.Job.Name, Incarnation: w.cfg.Job.Incarnation, Operator: w.cfg.Node.Name, Partition: c.index,
+		Job: w.cfg.Job.Name, Incarnation: w.cfg.Job.Incarnation, Operator: w.cfg.Node.Name, Partition: c.index, Layout: w.cfg.Layout,
 	}
 	c.store = backup.OpenPartition(w.cfg.Store, key, w.cfg.Epoch)
 }
@@ -151,8 +151,12 @@ func (w *Worker) loadSource(i int, s *source) error {
 	s.seek = s.task.Source().(stream.Replayable)
 	first := waypoint{position: s.seek.Position(), next: make([]uint64, len(s.exit.next))}
 	s.waypoints = []waypoint{first}
+	s.owed = make([]uint64, len(s.exit.next))
 	r, err := s.load()
-	if r == nil || err != nil {
+	if r == nil && err == nil {
+		return s.adopt()
+	}
+	if err != nil {
 		return err
 	}
 	if err := first.decode(r.Source); err != nil {
@@ -166,7 +170,7 @@ func (w *Worker) loadSource(i int, s *source) error {
 		ch.sent = first.next[ordinal] // which the receivers have committed
 	}
 	s.waypoints[0] = first
-	s.furthest.Store(max(first.position.Item, before.Read))
+	s.furthest.Store(max(first.position.Item+first.skip, before.Read))
 	return s.start(first)
 }
 

@@ -43,6 +43,7 @@ type inChannel struct {
 	fresh     bool              // nothing has arrived on this connection yet
 	level     uint64            // the last window that has ended
 	ended     bool              // so has the stream
+	paused    uint64            // the round in which its sender has said that nothing more comes; 0 if something may
 	safe      safe              // of a sender that makes its output again
 	waiting   []transport.Frame // of windows that the partition has not come to yet
 	// before is how far the previous incarnation of this worker had processed the channel: to count repetitions and losses.
@@ -165,6 +166,7 @@ func (u *upstream) attach(in Input) {
 				ch.safe.renumber()
 			}
 			ch.conn, ch.fresh, ch.waiting = c, true, nil
+			u.resumed(ch)
 			ch.announced = announced{}
 			c.channels = append(c.channels, ch)
 		}
@@ -219,6 +221,9 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		u.blocked(c, part)
 		return true, nil
 	}
+	if f.Kind != transport.Paused {
+		u.resumed(ch)
+	}
 	if len(ch.waiting) > 0 || f.Level > u.w.operators[part].aligned.Load() && f.Count > 0 {
 		ch.waiting = append(ch.waiting, *f)
 		return true, nil
@@ -262,6 +267,10 @@ func (u *upstream) admit(c *connection) error {
 
 // hand passes one frame of the partition's present window to its ring, or reports false if there is no room.
 func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool, error) {
+	if f.Kind == transport.Paused {
+		u.paused(ch, f.Window.Number)
+		return true, nil
+	}
 	part := ch.id.To % u.w.cfg.Node.Compute
 	a := u.arrivals[part]
 	d := delivery{Frame: *f, input: ch.input, position: ch.epoch, accounted: c.Replay == AtRisk}
