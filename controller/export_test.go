@@ -11,10 +11,49 @@ func (o *Options) Hasty() {
 	o.pace = pace{every: 200 * time.Microsecond, least: time.Nanosecond, commits: 0.5, floor: 0.1}
 }
 
+// watchSlots has f told of the workers of each layout, after whoever is told already.
+func (o *Options) watchSlots(f func([]*slot)) {
+	before := o.onStart
+	o.onStart = func(s []*slot) {
+		if before != nil {
+			before(s)
+		}
+		f(s)
+	}
+}
+
+// Kills kills random workers at random moments, n times at most, until stop is called.
+func (o *Options) Kills(seed uint64, n int, pause time.Duration) (stop func()) {
+	var slots atomic.Pointer[[]*slot]
+	o.watchSlots(func(s []*slot) { slots.Store(&s) })
+	rng := rand.New(rand.NewPCG(seed, 3))
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n > 0 {
+			select {
+			case <-quit:
+				return
+			case <-time.After(time.Duration(rng.Int64N(int64(pause)))):
+			}
+			if all := slots.Load(); all != nil {
+				if w := (*all)[rng.IntN(len(*all))].current.Load(); w != nil {
+					w.Kill()
+					n--
+				}
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
 // Moves has random workers retire and be replaced, again and again until stop is called, which returns how many did.
 func (o *Options) Moves(seed uint64) (stop func() int) {
 	var slots atomic.Pointer[[]*slot]
-	o.onStart = func(s []*slot) { slots.Store(&s) }
+	o.watchSlots(func(s []*slot) { slots.Store(&s) })
 	rng := rand.New(rand.NewPCG(seed, 1))
 	quit, done, n := make(chan struct{}), make(chan struct{}), 0
 	go func() {

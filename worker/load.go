@@ -21,6 +21,7 @@ var ErrOperator = errors.New("operator cannot be made fault tolerant")
 // When it fails, what it had opened is closed.
 func Load(ctx context.Context, cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, log: cfg.Log, stats: &Stats{}}
+	_, w.unscalable = cfg.Node.Division(nil)
 	w.undone.Store(int32(cfg.Node.Compute))
 	if err := w.guard("is being loaded", func() error { return w.load(ctx) }); err != nil {
 		w.Close()
@@ -191,6 +192,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 		}
 	}
 	o.state = abilities(o.task.Operator())
+	_, w.unscalable = w.cfg.Node.Division(o.task.Operator())
 	if m, ok := o.task.Operator().(stream.Measurer); ok {
 		o.measure = m.Measure()
 	}

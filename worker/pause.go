@@ -70,6 +70,10 @@ func (w *Worker) Pausable() error {
 	return fmt.Errorf("%s: %w: %s", w.cfg.name(), ErrCannotPause, why)
 }
 
+// Scalable says whether the state of the worker's operator can be divided among another number of workers. The error wraps
+// stream.ErrRescale.
+func (w *Worker) Scalable() error { return w.unscalable }
+
 // Hold begins a round: sources stop where they are. It does not wait.
 func (w *Worker) Hold(round uint64) { w.ask(&pause{round: round, hold: true}) }
 

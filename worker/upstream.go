@@ -246,7 +246,10 @@ func (u *upstream) blocked(c *connection, part int) {
 func (u *upstream) admit(c *connection) error {
 	for _, ch := range c.channels {
 		n := 0
-		for n < len(ch.waiting) && ch.waiting[n].Level <= u.w.operators[ch.id.To%u.w.cfg.Node.Compute].aligned.Load() {
+		for n < len(ch.waiting) {
+			if f := &ch.waiting[n]; f.Count > 0 && f.Level > u.w.operators[ch.id.To%u.w.cfg.Node.Compute].aligned.Load() {
+				break
+			}
 			taken, err := u.hand(c, ch, &ch.waiting[n])
 			if err != nil {
 				return err

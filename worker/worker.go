@@ -35,6 +35,7 @@ type Worker struct {
 	fault      atomic.Pointer[error] // what ended the worker first
 	retirement retirement
 	pausing    pausing
+	unscalable error // why its operator cannot be scaled, nil if it can
 }
 
 // Replay says how the worker's output can be had again.

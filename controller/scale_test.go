@@ -1,0 +1,369 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/stream"
+	"github.com/afstream/afstream/worker"
+)
+
+// scales asks for random numbers of workers of random operators, again and again until stop is called, which returns how
+// often that was done and what was refused.
+func scales(o *controller.Options, seed uint64, pause time.Duration, operators ...string) (stop func() (int, []error)) {
+	requests := make(chan controller.Scale)
+	o.Scale = requests
+	rng := rand.New(rand.NewPCG(seed, 2))
+	quit, n := make(chan struct{}), 0
+	var refused []error
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		answer := make(chan error, 1)
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(time.Duration(rng.Int64N(int64(pause)))):
+			}
+			s := controller.Scale{
+				Operator: operators[rng.IntN(len(operators))], Workers: 1 + rng.IntN(4), Done: func(err error) { answer <- err },
+			}
+			select {
+			case <-quit:
+				return
+			case requests <- s:
+			}
+			select {
+			case err := <-answer:
+				if err == nil {
+					n++
+				} else {
+					refused = append(refused, err)
+				}
+			case <-quit:
+				return
+			}
+		}
+	})
+	return func() (int, []error) {
+		close(quit)
+		asking.Wait()
+		return n, refused
+	}
+}
+
+// patience is how long a job may take before it is taken to hang.
+const patience = 30 * time.Second
+
+// dripping is a source of numbers that yields few at a time, so that few are in flight.
+type dripping struct{ numbers }
+
+func newDripping(n uint64) stream.NewSource[uint64] {
+	return func(part, parts int) (stream.Source[uint64], error) {
+		return &dripping{numbers{n: n, parts: uint64(parts), part: uint64(part)}}, nil
+	}
+}
+
+func (d *dripping) Read(dst []uint64) (int, error) {
+	return d.numbers.Read(dst[:min(len(dst), 1+int(d.at*7%13))])
+}
+
+// bag counts how often each number came: a state under the Count norm, backed up element by element.
+type bag struct {
+	has   map[uint64]uint64
+	fresh []uint64
+}
+
+func newBag() *bag { return &bag{has: map[uint64]uint64{}} }
+
+// item is a number and how often it came.
+type item struct{ ID, Count uint64 }
+
+func (b *bag) Process(id uint64, _ *stream.Emitter[item]) error {
+	b.has[id]++
+	b.fresh = append(b.fresh, id)
+	return nil
+}
+
+func (b *bag) CloseWindow(w stream.Window, out *stream.Emitter[item]) error {
+	ids := make([]uint64, 0, len(b.has))
+	for id := range b.has {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		out.Emit(item{ID: id, Count: b.has[id]})
+	}
+	if !w.Last {
+		clear(b.has)
+		b.fresh = b.fresh[:0]
+	}
+	return nil
+}
+
+func (b *bag) StateDivergence() float64 { return float64(len(b.fresh)) }
+func (b *bag) Measure() stream.Measure {
+	return stream.Measure{Alpha: 1, Norm: errorbound.Count, Combine: errorbound.Added}
+}
+
+func (b *bag) BackupState(w *stream.StateWriter) error {
+	if w.Whole() {
+		for id, n := range b.has {
+			w.PutUint64(id, n)
+		}
+	} else {
+		for _, id := range b.fresh {
+			w.PutUint64(id, b.has[id])
+		}
+	}
+	b.fresh = b.fresh[:0]
+	return nil
+}
+
+func (b *bag) RestoreState(r *stream.StateReader) error {
+	for r.Next() {
+		id, n, err := r.Uint64()
+		if err != nil {
+			return err
+		}
+		b.has[id] = n
+	}
+	return r.Err()
+}
+
+// merging is a bag whose partitions are added up downstream.
+type merging struct{ *bag }
+
+func newMerging() merging { return merging{newBag()} }
+
+func (m merging) MergeState(r *stream.StateReader) error {
+	for r.Next() {
+		id, n, err := r.Uint64()
+		if err != nil {
+			return err
+		}
+		m.has[id] += n
+	}
+	return r.Err()
+}
+
+// byKey is a bag each of whose numbers is in one partition only.
+type byKey struct {
+	*bag
+	part, parts int
+}
+
+func newByKey() *byKey { return &byKey{bag: newBag()} }
+
+func (k *byKey) Open(_ context.Context, p stream.Placement) error {
+	k.part, k.parts = p.Partition, p.Partitions
+	return nil
+}
+
+func (k *byKey) PartitionOf(key []byte, n int) int {
+	return stream.PartitionOfUint64(le(key), n)
+}
+
+func (k *byKey) CloseWindow(w stream.Window, out *stream.Emitter[item]) error {
+	for id := range k.has {
+		if to := stream.PartitionOfUint64(id, k.parts); to != k.part {
+			return fmt.Errorf("number %d is in partition %d of %d, not %d", id, k.part, k.parts, to)
+		}
+	}
+	return k.bag.CloseWindow(w, out)
+}
+
+func (k *byKey) Measure() stream.Measure {
+	return stream.Measure{Alpha: 1, Norm: errorbound.Count, Combine: errorbound.Disjoint}
+}
+
+func le(b []byte) (v uint64) {
+	for i, x := range b {
+		v |= uint64(x) << (8 * i)
+	}
+	return v
+}
+
+// scalableRelay is an echo that can be scaled: its state is a number that is added up.
+type scalableRelay struct{ *echo }
+
+func newScalableRelay() scalableRelay { return scalableRelay{newEcho()} }
+
+func (s scalableRelay) MergeState(r *stream.StateReader) error {
+	for r.Next() {
+		s.seen += le(r.Value())
+	}
+	return r.Err()
+}
+
+// stage adds an operator of bags in one of the two ways.
+func stage(s stream.Stream[uint64], keyed bool, opts ...stream.Option) stream.Stream[item] {
+	opts = append(opts, stream.EmitOnClose())
+	if keyed {
+		return stream.Then(s, "bag", newByKey, append(opts, stream.HashUint64(func(v uint64) uint64 { return v }))...)
+	}
+	return stream.Then(s, "bag", newMerging, append(opts, stream.Shuffle())...)
+}
+
+// Without a failure every item counts once, however often the number of workers changes, and wherever.
+func TestScalingCostsNothing(t *testing.T) {
+	scaled := 0
+	for seed := uint64(1); seed <= 24; seed++ {
+		const n = 30_000
+		o := options(50, 20, 100)
+		o.Guarantee = []worker.Guarantee{worker.Approximate, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup}[seed%4]
+		o.Batch = 500
+		topo := stream.New("scales")
+		s := stream.From(topo, "source", newDripping(n), stream.Workers(2))
+		operators := []string{"bag"}
+		items := uint64(n)
+		for _, name := range []string{"relay0", "relay1"}[:seed/4%3] {
+			s = stream.Then(s, name, newScalableRelay, stream.Shuffle(), stream.Workers(2))
+			operators = append(operators, name)
+		}
+		var out gather[item]
+		stream.To(stage(s, seed%2 == 0, stream.Workers(2), stream.Compute(2)), "out", out.final)
+		stop := scales(&o, seed, 4*time.Millisecond, operators...)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		r, err := controller.RunLocal(ctx, topo, o)
+		cancel()
+		done, refused := stop()
+		scaled += done
+		require.NoError(t, err, "seed %d", seed)
+		require.False(t, r.Interrupted, "seed %d: the job hung", seed)
+		require.EqualValues(t, items, r.Items, "seed %d", seed)
+		t.Logf("seed %d, %v: %d times in %.2f s, %v", seed, o.Guarantee, done, r.Seconds, refused)
+		requireOnce(t, out.all(), n, "seed %d, %v, %d times, %v", seed, o.Guarantee, done, refused)
+	}
+	t.Logf("changed %d times", scaled)
+	require.NotZero(t, scaled)
+}
+
+func requireOnce(t require.TestingT, got []item, n uint64, format string, args ...any) {
+	counts := make([]uint64, n)
+	for _, i := range got {
+		counts[i.ID] += i.Count
+	}
+	for id, c := range counts {
+		if c != 1 {
+			require.Failf(t, "not once", "number %d came %d times: %s", id, c, fmt.Sprintf(format, args...))
+		}
+	}
+}
+
+// With failures, moves and windows the bounds hold as they do without a change: what was lost before and what may be
+// lost after add up to no more.
+func TestScalingThroughFailures(t *testing.T) {
+	scaled := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.Uint64Range(2000, 20_000).Draw(rt, "items")
+		relays := rapid.IntRange(0, 2).Draw(rt, "relays")
+		budget := func(name string) uint64 { return rapid.SampledFrom([]uint64{0, 1, 50, 400, 3000}).Draw(rt, name) }
+		o := options(float64(budget("theta")), budget("l"), budget("gamma"))
+		o.Guarantee = rapid.SampledFrom([]worker.Guarantee{worker.Approximate, worker.Approximate, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup}).Draw(rt, "guarantee")
+		o.Batch = rapid.SampledFrom([]uint64{50, 400, 3000}).Draw(rt, "batch")
+		o.Series = rapid.SampledFrom([]errorbound.Series{errorbound.Geometric, errorbound.Telescoping}).Draw(rt, "series")
+		if o.Guarantee == worker.ErrorFree {
+			o.Theta, o.L, o.Gamma = 0, 0, 1
+			n = min(n, 4000)
+		}
+		var windows []stream.Option
+		switch rapid.IntRange(0, 2).Draw(rt, "windows") {
+		case 1:
+			windows = append(windows, stream.WindowItems(rapid.SampledFrom([]uint64{7, 100, 2500}).Draw(rt, "window")))
+		case 2:
+			windows = append(windows, stream.WindowTime(rapid.SampledFrom([]time.Duration{20, 300, 3000}).Draw(rt, "size")*time.Millisecond, byTime))
+		}
+		topo := stream.New("scaled")
+		s := stream.From(topo, "source", newDripping(n), append(windows, stream.Workers(rapid.IntRange(1, 2).Draw(rt, "sources")))...)
+		operators := []string{"bag"}
+		for _, name := range []string{"relay0", "relay1"}[:relays] {
+			s = stream.Then(s, name, newScalableRelay, route(rt), stream.Workers(rapid.IntRange(1, 2).Draw(rt, "relay workers")))
+			operators = append(operators, name)
+		}
+		var out gather[item]
+		kept := stage(s, rapid.Bool().Draw(rt, "keyed"), stream.Workers(rapid.IntRange(1, 3).Draw(rt, "workers")),
+			stream.Compute(rapid.IntRange(1, 2).Draw(rt, "compute")))
+		stream.To(kept, "out", out.sink)
+		nodes, err := topo.Build()
+		require.NoError(rt, err)
+		o.Faults = controller.RandomFaults(nodes, rapid.IntRange(0, 3).Draw(rt, "failures"), rapid.Uint64().Draw(rt, "seed"))
+		kill := o.Kills(rapid.Uint64().Draw(rt, "kills seed"), rapid.IntRange(0, 4).Draw(rt, "kills"), 6*time.Millisecond)
+		defer move(rt, &o)()
+		stop := scales(&o, rapid.Uint64().Draw(rt, "scale seed"), rapid.SampledFrom([]time.Duration{time.Millisecond, 8 * time.Millisecond}).Draw(rt, "pause"), operators...)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		var log bytes.Buffer
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		r, err := controller.RunLocal(ctx, topo, o)
+		done, refused := stop()
+		if r.Interrupted || err != nil {
+			t.Logf("%v\n%s", err, log.String()) // not to rt, which runs it again
+		}
+		kill()
+		scaled += done
+		rt.Logf("changed %d times, %v; %v: %+v", done, refused, o.Faults, r.Failures)
+		require.NoError(rt, err)
+		require.False(rt, r.Interrupted, "the job hung")
+		require.EqualValues(rt, n, r.Items)
+		checkScaled(rt, o, r, n, uint64(relays), out.all())
+	})
+	t.Logf("changed %d times", scaled)
+	require.NotZero(t, scaled)
+}
+
+func checkScaled(rt *rapid.T, o controller.Options, r *controller.Result, n, relays uint64, got []item) {
+	counts := make([]uint64, n)
+	for _, i := range got {
+		counts[i.ID] += i.Count
+	}
+	lost, again := uint64(0), uint64(0)
+	for _, c := range counts {
+		if c == 0 {
+			lost++
+		} else {
+			again += c - 1
+		}
+	}
+	slack := 16 * uint64(len(r.Failures)) // see check
+	lostBound, againBound := uint64(0), uint64(0)
+	switch o.Guarantee {
+	case worker.Approximate, worker.ErrorFree:
+		lostBound = uint64(o.Theta)
+		if relays > 0 {
+			lostBound += o.L + relays*(o.Gamma+o.L) + slack
+			againBound = relays*o.L + slack
+		}
+	default:
+		if relays > 0 {
+			againBound = 2 * o.Batch * 16 * uint64(len(r.Failures))
+		}
+	}
+	if len(r.Failures) == 0 {
+		lostBound, againBound = 0, 0
+	}
+	require.LessOrEqual(rt, lost, lostBound, "lost")
+	require.LessOrEqual(rt, again, againBound+sinkAgain(r, got), "twice")
+}
+
+// sinkAgain is what the sink may have been given twice.
+func sinkAgain(r *controller.Result, got []item) uint64 {
+	for _, f := range r.Failures {
+		if f.Operator == "out" {
+			return uint64(len(got)) // everything that it flushed since its last commit
+		}
+	}
+	return 0
+}
