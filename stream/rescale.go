@@ -79,10 +79,10 @@ func (n *Node) Division(op any) (Division, error) {
 	measurer, measured := op.(Measurer)
 	added := !measured || measurer.Measure().Combine == errorbound.Added
 	switch {
-	case keyed && chosen:
-		return ByKey, nil
 	case merges && added:
 		return Merging, nil
+	case keyed && chosen:
+		return ByKey, nil
 	case keyed:
 		return fault("its elements belong to partitions by key (PartitionOf), and items are not sent to them by key")
 	case merges:
