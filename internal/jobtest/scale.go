@@ -50,20 +50,21 @@ func Scales(o *controller.Options, seed uint64, operators ...string) (stop func(
 	}
 }
 
-// Drip makes a source that can be read again yield a few items at a time, so that few are in flight.
+// Drip makes a source that can be read again, and knows its size, yield a few items at a time, so that few are in flight.
 func Drip[T any](open stream.NewSource[T]) stream.NewSource[T] {
 	return func(part, parts int) (stream.Source[T], error) {
 		s, err := open(part, parts)
 		if err != nil {
 			return nil, err
 		}
-		return &drip[T]{Source: s, Replayable: s.(stream.Replayable)}, nil
+		return &drip[T]{Source: s, Replayable: s.(stream.Replayable), Progresser: s.(stream.Progresser)}, nil
 	}
 }
 
 type drip[T any] struct {
 	stream.Source[T]
 	stream.Replayable
+	stream.Progresser
 	reads int
 }
 
