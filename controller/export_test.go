@@ -89,3 +89,26 @@ func (o *Options) Moves(seed uint64) (stop func() int) {
 		return n
 	}
 }
+
+// Forgetful has no incarnation be told what the one before it did, as between processes.
+func (o *Options) Forgetful() { o.amnesia = true }
+
+// Thetas tells f what theta each partition of an operator begins with, whenever the workers of a layout run.
+func (o *Options) Thetas(operator string, f func(workers int, theta float64)) {
+	o.watchSlots(func(slots []*slot) {
+		for _, s := range slots {
+			if s.node.Name == operator {
+				f(s.node.Workers, s.loaded.Budget().Theta)
+			}
+		}
+	})
+}
+
+// WorstFailures is worstFailures of workers that failed in these windows.
+func WorstFailures(failedAt ...[]uint64) []uint64 {
+	var slots []*slot
+	for _, at := range failedAt {
+		slots = append(slots, &slot{failedAt: at})
+	}
+	return worstFailures(slots)
+}

@@ -269,6 +269,9 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.name(), err)
 	}
+	if r.o.amnesia {
+		before = nil
+	}
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt, FailedIn: s.failedIn, Grant: grant,
 		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,

@@ -44,6 +44,7 @@ type Options struct {
 	Scale <-chan Scale
 
 	pace    pace                // of Allocate; the zero value is the usual one
+	amnesia bool                // for tests: no incarnation is told what the one before it did, as between processes
 	onStart func(slots []*slot) // for tests: called whenever the workers of a layout run; may be nil
 }
 
