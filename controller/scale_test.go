@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,11 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
+
+// mostScales is how often a test asks for another number of workers: a job that does nothing else gets nowhere.
+const mostScales = 25
 
 // scales asks for random numbers of workers of random operators, again and again until stop is called, which returns how
 // often that was done and what was refused.
@@ -31,7 +36,7 @@ func scales(o *controller.Options, seed uint64, pause time.Duration, operators .
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		answer := make(chan error, 1)
-		for {
+		for range mostScales {
 			select {
 			case <-quit:
 				return
@@ -221,10 +226,20 @@ func stage(s stream.Stream[uint64], keyed bool, opts ...stream.Option) stream.St
 func TestScalingCostsNothing(t *testing.T) {
 	scaled := 0
 	for seed := uint64(1); seed <= 12; seed++ {
-		const n = 8000
+		n := uint64(8000)
 		o := options(50, 20, 100)
 		o.Guarantee = []worker.Guarantee{worker.Approximate, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup}[seed%4]
 		o.Batch = 500
+		if o.Guarantee == worker.ErrorFree { // each item waits for a commit
+			n = 1500
+		}
+		store := backup.Store(backup.NewMemory())
+		if seed%3 == 0 && o.Guarantee != worker.ErrorFree {
+			var err error
+			store, err = backup.OpenBadger(t.TempDir(), backup.BadgerOptions{})
+			require.NoError(t, err)
+		}
+		o.Store = store
 		topo := stream.New("scales")
 		s := stream.From(topo, "source", newDripping(n), stream.Workers(2))
 		operators := []string{"bag"}
@@ -244,6 +259,14 @@ func TestScalingCostsNothing(t *testing.T) {
 		require.False(t, r.Interrupted, "seed %d: the job hung", seed)
 		require.EqualValues(t, n, r.Items, "seed %d", seed)
 		requireOnce(t, out.all(), n, "seed %d, %v, %d times, %v", seed, o.Guarantee, done, refused)
+		layouts := map[string]bool{}
+		require.NoError(t, store.Scan([]byte("s/scales/"), func(key, _ []byte) error {
+			_, layout, _ := strings.Cut(strings.Split(string(key), "/")[3], ".")
+			layouts[layout] = true
+			return nil
+		}))
+		require.LessOrEqual(t, len(layouts), 2, "seed %d: old layouts are dropped: %v", seed, layouts)
+		require.NoError(t, store.Close())
 	}
 	t.Logf("changed %d times", scaled)
 	require.NotZero(t, scaled)
