@@ -6,8 +6,9 @@ BENCHTIME ?= 1x
 BENCHCOUNT ?= 10
 BENCHINPUT ?=
 NATSTIME ?= 10s
+E2E ?=
 
-.PHONY: run test check lint vet fmt race sim fuzz bench bench-algorithms bench-nats data help
+.PHONY: run test check lint vet fmt race sim e2e fuzz bench bench-algorithms bench-nats data help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -18,7 +19,7 @@ run: ## find the heavy hitters of the shipped packet trace
 test: ## the tests, as a user runs them
 	$(GO) test ./...
 
-check: fmt vet lint race sim fuzz ## all that must hold: format, vet, staticcheck, tests under -race, simulation, fuzz smoke
+check: fmt vet lint race sim e2e fuzz ## all that must hold: format, vet, staticcheck, tests under -race, simulation, real processes, fuzz smoke
 
 fmt: ## fail if gofmt would change a file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
@@ -37,6 +38,9 @@ sim: ## the protocol simulation, 20,000 seeds, that of backup servers, and more 
 	$(GO) test ./threshold -run Simulation -sim.runs=20000
 	$(GO) test ./backup/remote -run Simulation -sim.runs=3000
 	$(GO) test -tags invariants ./controller -run Properties -rapid.checks=400
+
+e2e: ## clusters of real processes that are killed, stopped and cut off; the seed is printed, E2E="-e2e.seed N" takes one
+	$(GO) test ./internal/e2e -count 1 -timeout 20m -e2e $(E2E)
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	@set -e; for pkg in $$($(GO) list ./...); do \

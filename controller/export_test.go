@@ -57,3 +57,7 @@ func (o *Options) Moves(seed uint64) (stop func() int) {
 		return n
 	}
 }
+
+// Rebuild bounds what a failure may replay to rebuild a state, so that short runs see commits of places, and states that are
+// backed up after all.
+func (o *Options) Rebuild(items uint64) { o.rebuild = items }

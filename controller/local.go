@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -242,9 +243,9 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	}
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt, FailedIn: s.failedIn, Grant: grant,
-		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
+		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, Rebuild: r.o.rebuild, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
 		Pin: r.o.Pin, PinFirst: r.partitionsBefore(s.node),
-		InputsAtRisk: r.inputsAtRisk(s), Before: before, KillAt: r.faults.killAt(s),
+		InputsAtRisk: r.inputsAtRisk(s), InputsRewind: r.inputsRewind(s), Before: before, KillAt: r.faults.killAt(s),
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
 		OnDone:     func() { r.sinkDone(ctx, s) },
 	})
@@ -269,16 +270,37 @@ func (r *run) partitionsBefore(n *stream.Node) int {
 	return total
 }
 
-// inputsAtRisk says whether a sender of s cannot send again what it has sent.
-func (r *run) inputsAtRisk(s *slot) bool {
-	for _, e := range s.node.Inputs {
-		for _, from := range r.byNode[e.From] {
-			if from.replay == worker.AtRisk {
-				return true
+// senders yields the workers that send to s.
+func (r *run) senders(s *slot) iter.Seq[*slot] {
+	return func(yield func(*slot) bool) {
+		for _, e := range s.node.Inputs {
+			for _, from := range r.byNode[e.From] {
+				if !yield(from) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// inputsAtRisk says whether a sender of s cannot send again what it has sent.
+func (r *run) inputsAtRisk(s *slot) bool {
+	for from := range r.senders(s) {
+		if from.replay == worker.AtRisk {
+			return true
+		}
+	}
 	return false
+}
+
+// inputsRewind says whether all senders of s are sources that can be read again.
+func (r *run) inputsRewind(s *slot) bool {
+	for from := range r.senders(s) {
+		if from.replay != worker.Rewinds {
+			return false
+		}
+	}
+	return true
 }
 
 // sinkDone reports that a worker has finished the stream. Only sinks matter: a job is done when they are.

@@ -40,6 +40,7 @@ type Options struct {
 	// goroutines, once per slab, and must be cheap; may be nil.
 	OnProgress func(done, total int64)
 
+	rebuild uint64              // Config.Rebuild of the workers
 	pace    pace                // of Allocate; the zero value is the usual one
 	onStart func(slots []*slot) // for tests; may be nil
 }

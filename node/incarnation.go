@@ -143,9 +143,10 @@ func (c *incarnation) config() worker.Config {
 	for _, n := range p.nodes[:slices.Index(p.nodes, node)] {
 		first += n.Partitions()
 	}
-	risky := false
+	risky, rewind := false, true
 	for _, e := range node.Inputs {
-		risky = risky || worker.ReplayOf(e.From, p.blue.Guarantee) == worker.AtRisk
+		replay := worker.ReplayOf(e.From, p.blue.Guarantee)
+		risky, rewind = risky || replay == worker.AtRisk, rewind && replay == worker.Rewinds
 	}
 	store := p.store
 	if p.blue.Guarantee == worker.None {
@@ -153,7 +154,7 @@ func (c *incarnation) config() worker.Config {
 	}
 	return worker.Config{
 		Job: p.job, Node: node, Index: c.place.index, Epoch: c.epoch, Failures: c.failures, FailedAt: c.failedAt, FailedIn: c.failedIn,
-		Guarantee: p.blue.Guarantee, Params: p.blue.Params, Batch: p.blue.Batch, InputsAtRisk: risky, Store: store, Log: c.log,
+		Guarantee: p.blue.Guarantee, Params: p.blue.Params, Batch: p.blue.Batch, InputsAtRisk: risky, InputsRewind: rewind, Store: store, Log: c.log,
 		Pin: p.blue.Pin, PinFirst: first,
 		OnDone: func() {
 			c.finished.Store(true)

@@ -14,7 +14,7 @@
 //
 // An [Operator] need only process items. What else it can do it says with small interfaces that the runtime finds
 // when it starts the operator: [StateDivergence], [BackupState] and [RestoreState] make its state fault tolerant;
-// [Thresholder], [BackupDurable], [Measurer], [Compensator], [Idempotent], [Opener], [WindowCloser] and [BatchOperator] refine that.
+// [Thresholder], [BackupDurable], [Measurer], [Compensator], [Idempotent], [Rebuildable], [Opener], [WindowCloser] and [BatchOperator] refine that.
 // The ready states of package state bring most of them by embedding.
 //
 // # Sources and sinks

@@ -41,6 +41,7 @@ type Emitter[T any] struct {
 	copies int64 // channels that one emitted item goes to
 	credit int64 // copies that may go out before the exit is asked again
 	sealed bool  // EmitOnClose, outside of a close
+	muted  bool  // items are dropped; there is no credit then, so that none gets past wait
 }
 
 // leg is one output edge: its partitioner and one open slab per receiving partition.
@@ -72,8 +73,8 @@ func newEmitter[T any](n *Node, part int, exit Exit) *Emitter[T] {
 // the slabs go round. It panics, which fails the job, if a partitioner chooses a partition that does not exist, or
 // if the operator was built with [EmitOnClose] and is not in its CloseWindow.
 func (e *Emitter[T]) Emit(item T) {
-	if e.credit < e.copies {
-		e.wait()
+	if e.credit < e.copies && !e.wait() {
+		return
 	}
 	e.credit -= e.copies
 	for i := range e.legs {
@@ -151,14 +152,22 @@ func (e *Emitter[T]) send(leg, to int) {
 	e.exit.Send(leg, to, b) // last: it may unwind
 }
 
-// wait asks for credit. What is buffered is sent first: its acks may be what the credit waits for.
-func (e *Emitter[T]) wait() {
-	if e.sealed {
+// wait asks for credit, or says that what is emitted is to be dropped. What is buffered is sent first: its acks may be what
+// the credit waits for.
+func (e *Emitter[T]) wait() bool {
+	switch {
+	case e.sealed:
 		panic(errSealed)
+	case e.muted:
+		return false
 	}
 	e.flush()
 	e.credit = e.exit.Credit(e.copies)
+	return true
 }
+
+// mute makes Emit drop items, or ends that.
+func (e *Emitter[T]) mute(on bool) { e.muted, e.credit = on, 0 }
 
 // flush sends whatever is buffered.
 func (e *Emitter[T]) flush() {

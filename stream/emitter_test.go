@@ -253,3 +253,27 @@ func TestUnwindingSendLeavesNothingBuffered(t *testing.T) {
 	require.PanicsWithValue(t, "stopped", e.flush)
 	require.Zero(t, e.buffered())
 }
+
+// What is emitted while an emitter is muted goes nowhere, and takes part in nothing: no turn of a shuffle, no credit.
+func TestMutedEmitterDropsItems(t *testing.T) {
+	for name, o := range map[string]output{"shuffle": {Shuffle(), 3}, "broadcast": {Broadcast(), 2}} {
+		t.Run(name, func(t *testing.T) {
+			n := sender[uint64](t, o)
+			grant := func(n int64) int64 { return n + 2 }
+			e, r := emitterTo[uint64](t, n, 0, grant)
+			plain, want := emitterTo[uint64](t, n, 0, grant)
+			e.mute(true)
+			for i := range uint64(1000) {
+				e.Emit(i)
+			}
+			require.Zero(t, e.buffered())
+			require.Zero(t, r.asks)
+			e.mute(false)
+			for i := range uint64(1000) {
+				e.Emit(i)
+				plain.Emit(i)
+			}
+			require.Equal(t, flushed(plain, want), flushed(e, r))
+		})
+	}
+}

@@ -112,6 +112,20 @@ type Idempotent interface {
 	Idempotent()
 }
 
+// Rebuildable is implemented by operators whose state need not be backed up, because it follows from the items that a window
+// of their input still holds. Where all of them come from sources that can be read again, the runtime reads that much again
+// after a failure, gives it to the operator anew, and drops what it emits meanwhile, since it was emitted before.
+//
+// So a fresh instance, or one restored from an older backup, that is given the items since then which OldestItem asks for has
+// to become as good as this one, and what an instance has emitted after some items must not depend on the order between
+// its inputs. Only the order within each channel is the same the second time.
+type Rebuildable interface {
+	// OldestItem returns the number, from 0 and over all inputs, of the first item that the state depends on, among those
+	// that this instance was given; what it was restored from does not count. It is asked every few thousand items. ok says that
+	// the state can be rebuilt at all; it is the same at any time.
+	OldestItem() (n uint64, ok bool)
+}
+
 // Compensator may correct a restored state for what the failure may have lost: at most theta of divergence, and
 // lost items of alpha each.
 type Compensator interface {

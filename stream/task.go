@@ -10,6 +10,8 @@ type Task interface {
 	Flush()
 	// Resume continues the output numbering; sent counts items without punctuation, per channel.
 	Resume(sent []uint64)
+	// Mute makes the emitter drop what is emitted until it is called with false. Nothing may be buffered.
+	Mute(on bool)
 	// Buffered returns how many items the emitter holds that were not sent yet.
 	Buffered() int
 	// Operator returns the user's operator, to look for its optional abilities.
@@ -51,6 +53,7 @@ func (t *operatorTask[In, Out]) CloseWindow(w Window) error {
 func (t *operatorTask[In, Out]) Buffered() int        { return t.out.buffered() }
 func (t *operatorTask[In, Out]) Flush()               { t.out.flush() }
 func (t *operatorTask[In, Out]) Resume(sent []uint64) { t.out.resume(sent) }
+func (t *operatorTask[In, Out]) Mute(on bool)         { t.out.mute(on) }
 func (t *operatorTask[In, Out]) Operator() any        { return t.op }
 
 func closeWindow[Out any](closer WindowCloser[Out], out *Emitter[Out], emitOnClose bool, w Window) error {
@@ -98,6 +101,7 @@ func (t *joinTask[A, B, Out]) CloseWindow(w Window) error {
 func (t *joinTask[A, B, Out]) Buffered() int        { return t.out.buffered() }
 func (t *joinTask[A, B, Out]) Flush()               { t.out.flush() }
 func (t *joinTask[A, B, Out]) Resume(sent []uint64) { t.out.resume(sent) }
+func (t *joinTask[A, B, Out]) Mute(on bool)         { t.out.mute(on) }
 func (t *joinTask[A, B, Out]) Operator() any        { return t.op }
 
 type sinkTask[T any] struct{ sink Sink[T] }
@@ -116,4 +120,5 @@ func (t *sinkTask[T]) CloseWindow(w Window) error {
 func (t *sinkTask[T]) Buffered() int   { return 0 }
 func (t *sinkTask[T]) Flush()          {}
 func (t *sinkTask[T]) Resume([]uint64) {}
+func (t *sinkTask[T]) Mute(bool)       {}
 func (t *sinkTask[T]) Operator() any   { return t.sink }

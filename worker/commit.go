@@ -9,6 +9,12 @@ import (
 
 // obey starts or awaits a commit if the state's divergence, the marks or the length of a replay demand one.
 func (o *operator) obey() error {
+	if o.rebuild.silent.Load() {
+		return nil // all that it has done is durable
+	}
+	if o.rebuild.tooFar() {
+		return o.stopRebuilding()
+	}
 	for rounds := 0; o.policy != nil; rounds++ {
 		action := o.policy.Decide(o.state.now())
 		if action == threshold.Continue {
@@ -30,7 +36,7 @@ func (o *operator) obey() error {
 		}
 		return o.begin(false)
 	}
-	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.peers != nil && o.peers.due()
+	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.peers != nil && o.peers.due() || o.rebuild.due()
 	if !due && o.marks != nil && o.marks.Due() {
 		done, err := o.mark()
 		if err != nil {
@@ -51,7 +57,7 @@ func (o *operator) obey() error {
 // lacks is within theta, as with a commit of the position alone. Now and then it leaves the mark to a commit, which also
 // clears the item log; it always does for a sink that counts, whose state must not lag behind its position.
 func (o *operator) mark() (bool, error) {
-	if o.w.cfg.Guarantee.batches() || o.counts() || o.unlogged == marksBetween {
+	if o.w.cfg.Guarantee.batches() || o.counts() || o.unlogged == marksBetween || o.rebuild.on() && !o.rebuild.placed {
 		return false, nil
 	}
 	if err := o.flush(); err != nil {
@@ -66,9 +72,12 @@ func (o *operator) mark() (bool, error) {
 		return false, nil
 	}
 	o.w.stats.Marks.Add(1)
-	o.unlogged++
 	o.markedAt = o.total
 	o.marks.Committed(o.total)
+	if o.rebuild.on() { // no item log to be cleared, and senders go by the place
+		return true, nil
+	}
+	o.unlogged++
 	o.durable(o.inputs, o.handled)
 	return true, nil
 }
@@ -139,8 +148,13 @@ func (o *operator) begin(whole bool) error {
 		o.task.Flush() // what it emitted of the items that the commit covers
 	}
 	whole = whole || o.stale || o.plan.unsure || o.store.NeedWhole()
-	o.next.Whole, o.next.Elements, o.partial = whole && o.state.backup == nil, nil, false
-	if o.state.backup != nil && (whole || o.due()) {
+	saving := o.state.backup != nil && (whole || o.due())
+	if o.rebuild.on() {
+		saving = o.rebuild.begun(o, whole)
+		whole = saving
+	}
+	o.next.Whole, o.next.Elements, o.partial = whole && !saving, nil, false
+	if saving {
 		before := o.state.now()
 		o.writer.Reset(whole)
 		if err := o.state.backup.BackupState(o.writer); err != nil {
@@ -207,7 +221,9 @@ func (o *operator) settle() error {
 	for i, n := range o.remake.flightTaken {
 		o.remake.covered[i].Store(n)
 	}
-	if o.flightAt >= o.markedAt { // otherwise a mark has gone further meanwhile
+	if o.rebuild.on() {
+		o.rebuild.settled(o)
+	} else if o.flightAt >= o.markedAt { // otherwise a mark has gone further meanwhile
 		o.durable(o.flightInputs, o.flightHandled)
 	}
 	return nil

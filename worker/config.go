@@ -88,10 +88,13 @@ type Config struct {
 	Guarantee Guarantee
 	Params    errorbound.Params
 	Batch     uint64 // items between two backups of a partition, for MiniBatch and UpstreamBackup; 0 = 1 << 16
+	Rebuild   uint64 // items that a failure replays at most to rebuild a state, which is backed up if it needs more; 0 = 1 << 20
 	// PipeSources reads every source like a pipe, even one that could be rewound: its channels are then at risk.
 	PipeSources bool
 	// InputsAtRisk says that some sender of this worker cannot send again what a failure here loses.
 	InputsAtRisk bool
+	// InputsRewind says that every sender of this worker is a source that can be read again.
+	InputsRewind bool
 	Store        backup.Store // nil for None
 	Log          *slog.Logger
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/afstream/afstream/backup"
@@ -259,7 +260,11 @@ func (o *operator) promise() error {
 	if cfg.Guarantee.batches() {
 		return o.promiseBatches(cmp.Or(cfg.Batch, batchItems))
 	}
-	if s.divergence != nil {
+	if o.rebuild.op = o.rebuildable(); o.rebuild.on() {
+		if t, ok := o.task.Operator().(stream.Thresholder); ok {
+			t.SetTheta(math.Inf(1)) // nothing need be tracked
+		}
+	} else if s.divergence != nil {
 		o.policy = o.newPolicy(o.w.budget.Theta)
 	}
 	switch {

@@ -30,13 +30,14 @@ func (d *delivery) none() bool { return d.Count == 0 && d.Window.Number == 0 }
 // they belong to Load.
 type operator struct {
 	core
-	task   stream.Task
-	state  state
-	in     *ringbuf.SPSC[delivery]
-	inputs []backup.Input // position per dense input channel
-	ends   alignment
-	remake remake
-	log    []delivery // to be replayed before anything else
+	task    stream.Task
+	state   state
+	in      *ringbuf.SPSC[delivery]
+	inputs  []backup.Input // position per dense input channel
+	ends    alignment
+	remake  remake
+	rebuild rebuild
+	log     []delivery // to be replayed before anything else
 
 	mail     []stream.Mailbox // feedback that arrives, per way back
 	posts    []stream.Post    // feedback that is sent
@@ -172,6 +173,9 @@ func (o *operator) idle() (d delivery, err error) {
 }
 
 func (o *operator) take(d delivery) error {
+	if o.w.halted.Load() { // what is in the ring may be a lot of work
+		return errHalted
+	}
 	if d.Kind == transport.Punctuation {
 		return o.punctuation(d)
 	}
@@ -188,6 +192,7 @@ func (o *operator) take(d delivery) error {
 		}
 		i += n
 		o.moved(d, d.First+uint64(i), n)
+		o.rebuild.passed(o, n)
 		if err := o.obey(); err != nil {
 			return err
 		}
@@ -216,15 +221,18 @@ func (o *operator) moved(d delivery, next uint64, n int) {
 	if o.marks != nil {
 		o.marks.Processed(o.total)
 	}
+	if o.rebuild.silent.Load() {
+		o.replayed()
+	}
 	if d.accounted {
 		o.handled += uint64(n)
 	}
 }
 
-// valid checks I1 once the items just processed are about to count.
+// valid checks I1, or I9, once the items just processed are about to count.
 func (o *operator) valid() error {
 	if o.policy == nil {
-		return nil
+		return o.rebuild.valid(o)
 	}
 	if err := o.policy.Valid(o.state.now()); err != nil {
 		return fmt.Errorf("%s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
@@ -262,7 +270,7 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 				continue
 			}
 		}
-		if o.marks != nil {
+		if o.marks != nil && !o.rebuild.silent.Load() {
 			limit = min(limit, o.marks.Gate()-o.total)
 		}
 		if o.plan.whole {

@@ -56,6 +56,7 @@ func (o *operator) restore() error {
 	if err := o.readLog(); err != nil {
 		return fmt.Errorf("read item log of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 	}
+	o.rebuild.restore(o, r)
 	o.position()
 	return nil
 }

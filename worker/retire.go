@@ -23,7 +23,7 @@ type retirement struct {
 // Phases of a retirement, in this order, but of the last two there is only one.
 const (
 	unasked   uint32 = iota
-	asked            // the worker is to end
+	told             // the worker is to end
 	calledOff        // it was, and goes on
 	retired          // nothing of it can be lost, and it ends
 )
@@ -51,7 +51,7 @@ func (w *Worker) Retire() error {
 		w.Stop()
 		return nil
 	}
-	if !w.retirement.phase.CompareAndSwap(unasked, asked) && w.retirement.off() {
+	if !w.retirement.phase.CompareAndSwap(unasked, told) && w.retirement.off() {
 		// A partition may not have seen yet that it was called off, and would take the second time for the first.
 		return errors.Join(ErrCannotRetire, errors.New("it was called off before"))
 	}
@@ -61,7 +61,7 @@ func (w *Worker) Retire() error {
 
 // CallOff has a worker go on that was asked to retire, and says whether it does: otherwise it has retired.
 func (w *Worker) CallOff() bool {
-	if !w.retirement.phase.CompareAndSwap(asked, calledOff) {
+	if !w.retirement.phase.CompareAndSwap(told, calledOff) {
 		return w.retirement.phase.Load() != retired
 	}
 	w.up.park.Wake()
@@ -74,10 +74,11 @@ func (w *Worker) CallOff() bool {
 // Retired says whether the worker has ended by Retire and not otherwise.
 func (w *Worker) Retired() bool { return w.retirement.phase.Load() == retired && w.fault.Load() == nil }
 
-// quieten stops taking in what arrives, once that is asked for and as long as it is.
+// quieten stops taking in what arrives, once that is asked for and as long as it is. A state that is being rebuilt is finished
+// first: it is not what its marks say.
 func (u *upstream) quieten() bool {
 	r := &u.w.retirement
-	if p := r.phase.Load(); p != asked && p != retired {
+	if p := r.phase.Load(); p != told && p != retired || slices.ContainsFunc(u.w.operators, func(o *operator) bool { return o.rebuild.silent.Load() }) {
 		return false
 	}
 	if !r.quiet.Swap(true) {
@@ -111,7 +112,7 @@ func (o *operator) retire() error {
 			return err
 		}
 	}
-	if int(r.saved.Add(1)) == len(o.w.operators) && r.phase.CompareAndSwap(asked, retired) {
+	if int(r.saved.Add(1)) == len(o.w.operators) && r.phase.CompareAndSwap(told, retired) {
 		o.w.Stop()
 	}
 	o.await(forTheEnd, r.off)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -290,6 +291,43 @@ func TestPanicsAreErrorsAndHaltsAreNot(t *testing.T) {
 	require.ErrorIs(t, w.guard("here", func() error { panic("boom") }), ErrPanic)
 	want := errors.New("plain")
 	require.ErrorIs(t, w.guard("here", func() error { return want }), want)
+}
+
+// slow is a sink that takes its time.
+type slow struct {
+	writes int
+	gate   chan struct{}
+}
+
+func (s *slow) Write([]uint64) error { s.writes++; <-s.gate; return nil }
+func (s *slow) Close() error         { return nil }
+
+// A worker that is stopped does not work off what it was given before: that may take long.
+func TestStopLeavesWhatHasArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &slow{gate: make(chan struct{})}
+		topo := stream.New("slow")
+		s := stream.From(topo, "source", func(int, int) (stream.Source[uint64], error) { return &counting{n: 10 * stream.SlabItems}, nil })
+		stream.To(s, "sink", func(int, int) (stream.Sink[uint64], error) { return sink, nil })
+		nodes, err := topo.Build()
+		require.NoError(t, err)
+		store := backup.NewMemory()
+		defer store.Close()
+		from, to := load(t, nodes[0], 1, store, nil), load(t, nodes[1], 1, store, nil)
+		out, in := transport.Pipe(4, from.DownstreamParker(), to.UpstreamParker())
+		from.AttachOutput(Output{Out: out})
+		to.AttachInput(Input{Epoch: 1, Replay: Rewinds, In: in})
+		ended := make(chan error, 2)
+		for _, w := range []*Worker{from, to} {
+			go func() { ended <- w.Run(t.Context()) }()
+		}
+		synctest.Wait() // the sink is in its first slab, all others wait in front of it
+		from.Stop()
+		to.Stop()
+		close(sink.gate)
+		require.NoError(t, errors.Join(<-ended, <-ended))
+		require.Equal(t, 1, sink.writes)
+	})
 }
 
 // TestAlignment compares with the definition: a window is complete when every channel has ended it or a later one, and

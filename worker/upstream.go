@@ -45,6 +45,7 @@ type inChannel struct {
 	ended     bool              // so has the stream
 	safe      safe              // of a sender that makes its output again
 	waiting   []transport.Frame // of windows that the partition has not come to yet
+	gap       gap               // what was dropped at the mark of a partition that is rebuilt
 	// before is how far the previous incarnation of this worker had processed the channel: to count repetitions and losses.
 	before InputRemains
 }
@@ -164,7 +165,7 @@ func (u *upstream) attach(in Input) {
 				ch.epoch, ch.next, ch.acked = epoch, 0, 0
 				ch.safe.renumber()
 			}
-			ch.conn, ch.fresh, ch.waiting = c, true, nil
+			ch.conn, ch.fresh, ch.waiting, ch.gap = c, true, nil, noGap
 			ch.announced = announced{}
 			c.channels = append(c.channels, ch)
 		}
@@ -217,6 +218,10 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 	}
 	if f.Kind == transport.Blocked {
 		u.blocked(c, part)
+		return true, nil
+	}
+	if r := &u.w.operators[part].rebuild; (ch.gap != noGap || r.silent.Load()) && ch.tooEarly(r, f) {
+		f.Release()
 		return true, nil
 	}
 	if len(ch.waiting) > 0 || f.Level > u.w.operators[part].aligned.Load() && f.Count > 0 {
@@ -339,8 +344,8 @@ func (u *upstream) first(ch *inChannel, f *transport.Frame) {
 	}
 	if again := ch.before.Processed; again > start {
 		u.w.stats.Replayed.Add(again - start)
-		if u.w.operators[ch.id.To%u.w.cfg.Node.Compute].repeats {
-			u.w.stats.Repeated.Add(again - start)
+		if p := u.w.operators[ch.id.To%u.w.cfg.Node.Compute]; p.repeats {
+			u.w.stats.Repeated.Add(again - min(again, max(start, p.rebuild.mark(ch.input))))
 		}
 	}
 }
@@ -415,6 +420,9 @@ func (u *upstream) announce(c *connection) {
 		c.hello++
 	}
 	for _, ch := range c.channels {
+		if !u.ask(c, ch) {
+			return
+		}
 		now := announced{acked: ch.acked, committed: u.committed(ch)}
 		if now == ch.announced {
 			continue

@@ -81,6 +81,9 @@ func (o *operator) punctuation(d delivery) error {
 // close can be run again with the same outcome; any other commits afterwards. Either way the end is repeated after a
 // failure (run, forward).
 func (o *operator) close(w stream.Window) error {
+	if checkInvariants && o.rebuild.silent.Load() {
+		return fmt.Errorf("%s partition %d: I9: window %d is closed before the state is rebuilt", o.w.cfg.Node.Name, o.index, w.Number)
+	}
 	o.closed = w
 	if o.w.replay == Retains {
 		o.pending = true

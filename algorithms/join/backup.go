@@ -268,6 +268,8 @@ func (j *Join[K, L, R]) BackupDurable() {
 
 // RestoreState implements stream.RestoreState.
 func (j *Join[K, L, R]) RestoreState(r *stream.StateReader) error {
+	j.groups.ages.restoring(true)
+	defer j.groups.ages.restoring(false)
 	slots := map[ref]int32{} // by side and id
 	for r.Next() {
 		if string(r.Key()) == timesKey {
@@ -341,6 +343,7 @@ func revive[K comparable, T any](t *table[K, T], side *Side[K, T], id uint64, s 
 	}
 	next := max(t.nextID, id+1)
 	t.nextID = id
+	t.groups.ages.turn++
 	restored := t.insert(t.groups.find(side.Key(&row)), &row, time)
 	restored.status |= s | saved
 	t.nextID = next

@@ -24,6 +24,10 @@
 // the norm adds up. A failure that takes a row takes its later pairs: [MissingPairs] says how many pairs can be missing
 // after any number of failures.
 //
+// None of that is lost where both inputs can be read again and rows leave by their times alone (inner joins of two inputs with times,
+// without Once and MaxRows): then no row is backed up, and after a failure the runtime reads the rows of a window again
+// (stream.Rebuildable, [Join.OldestItem]). Otherwise theta counts.
+//
 // Partial backups are exact here: a row is written once, or never if it leaves first. So theta rows in a window that holds
 // many more cost hardly anything, and a window that holds fewer than theta rows is never written at all.
 //

@@ -67,6 +67,7 @@ func (j *Join[K, L, R]) ProcessRight(row R, out *stream.Emitter[Pair[L, R]]) err
 }
 
 func (j *Join[K, L, R]) addLeft(row *L, emit func(Pair[L, R])) error {
+	j.groups.ages.turn++
 	key, now := j.options.Left.Key(row), int64(0)
 	if j.left.timed {
 		now = j.options.Left.Time(row)
@@ -96,6 +97,7 @@ func (j *Join[K, L, R]) addLeft(row *L, emit func(Pair[L, R])) error {
 }
 
 func (j *Join[K, L, R]) addRight(row *R, emit func(Pair[L, R])) error {
+	j.groups.ages.turn++
 	key, now := j.options.Right.Key(row), int64(0)
 	if j.right.timed {
 		now = j.options.Right.Time(row)

@@ -15,6 +15,7 @@ type groups[K comparable] struct {
 	list   []group[K]
 	free   []int32
 	spares spares
+	ages   ages
 }
 
 // group is one key with its rows in each table.
@@ -73,7 +74,6 @@ type table[K comparable, T any] struct {
 	first  int
 	heap   []entry
 	nextID uint64
-	turns  uint64 // insertions so far
 	rows   int
 	at     int32 // the slot that insert has used last
 	latest int64 // latest time of any row ever
@@ -84,7 +84,7 @@ type slot[T any] struct {
 	row    T
 	time   int64
 	id     uint64 // of its element in backups
-	turn   uint64 // of its insertion
+	turn   uint64 // see ages
 	group  int32
 	status status
 }
@@ -123,9 +123,9 @@ func (t *table[K, T]) insert(group int32, row *T, time int64) *slot[T] {
 	t.groups.list[group].lines[t.side].insert(time, at, &t.groups.spares)
 	t.at = at
 	s := &t.slots[at]
-	*s = slot[T]{row: *row, time: time, id: t.nextID, turn: t.turns, group: group, status: used}
+	*s = slot[T]{row: *row, time: time, id: t.nextID, turn: t.groups.ages.turn, group: group, status: used}
 	t.nextID++
-	t.turns++
+	t.groups.ages.keep()
 	t.rows++
 	if t.timed {
 		t.line(entry{time, s.turn, at})
@@ -140,6 +140,7 @@ func (t *table[K, T]) remove(at int32) {
 	if l.remove(s.time, at); l.len() == 0 {
 		t.groups.release(s.group)
 	}
+	t.groups.ages.drop(s.turn)
 	*s = slot[T]{}
 	t.free = append(t.free, at)
 	t.rows--

@@ -53,6 +53,8 @@ func (a *Address) Connect(user string, more ...nats.Option) (*nats.Conn, error) 
 		// What is written while there is no connection is lost when it comes back, and asked for again: a batch that
 		// waits in a buffer could reach the server long after its client has given up.
 		nats.ReconnectBufSize(-1),
+		// A server whose machine is gone does not say so. Whoever has others to go to shall be there before a lease is over.
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(3),
 		// By default a subscription that falls behind is reported to stderr. It makes up for it.
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}

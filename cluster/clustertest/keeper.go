@@ -52,6 +52,23 @@ func (k *keeper) put(key string, value []byte) uint64 {
 	return revision
 }
 
+// Written is a change of a record, and when it was made.
+type Written struct {
+	cluster.Record
+	At time.Time
+}
+
+// Written returns all changes of records after a revision, in their order: what really happened, whatever processes see of it.
+func (n *Net) Written(after uint64) []Written {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []Written
+	for i, r := range n.keeper.past[after:] {
+		all = append(all, Written{owned(r), n.keeper.at[int(after)+i]})
+	}
+	return all
+}
+
 // owned is a copy for the caller to keep.
 func owned(r cluster.Record) cluster.Record {
 	r.Value = bytes.Clone(r.Value)

@@ -123,10 +123,11 @@ func (r *reign) renew(now time.Time) {
 				stored = record
 			}
 		}
-		post(r.ctx, r.events, func(time.Time) {
+		post(r.ctx, r.events, func(heard time.Time) {
 			r.renewing = false
 			switch {
 			case err == nil:
+				r.answered = heard
 				r.lease = lease{leader: next, revision: got, until: now.Add(r.c.o.Lease - r.c.o.Margin)}
 			case stored.Key != "" && !r.mine(stored):
 				r.over = "another controller has the lease"

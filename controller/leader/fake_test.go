@@ -104,6 +104,7 @@ type client struct {
 	id    int
 	mu    sync.Mutex
 	cut   bool
+	deaf  bool          // what it sends gets there, and no answer and no message comes back
 	cuts  chan struct{} // closed with the next cut
 	delay time.Duration // of each way, at most
 	fails float64       // how many messages get lost
@@ -128,6 +129,32 @@ func (c *client) setCut(cut bool) {
 		close(c.cuts)
 		c.cuts = make(chan struct{})
 	}
+}
+
+func (c *client) setDeaf(deaf bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf = deaf
+}
+
+func (c *client) isDeaf() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deaf
+}
+
+// ears are the messages of one process.
+type ears struct {
+	*hub
+	c *client
+}
+
+func (e ears) Subscribe(subject string, deliver func(string, []byte)) (func(), error) {
+	return e.hub.Subscribe(subject, func(subject string, message []byte) {
+		if !e.c.isDeaf() {
+			deliver(subject, message)
+		}
+	})
 }
 
 func (c *client) state() (cut bool, cuts chan struct{}, delay time.Duration, fails, late float64) {
@@ -200,7 +227,12 @@ func (c *client) write(ctx context.Context, op, key string, value []byte, expect
 	}
 	k.outcome = "unknown"
 	err := c.apply(key, value, expected, k.revision)
-	if lost := c.way(ctx); lost != nil {
+	lost := c.way(ctx)
+	if c.isDeaf() {
+		<-ctx.Done()
+		lost = ctx.Err()
+	}
+	if lost != nil {
 		return 0, fmt.Errorf("%s: %w", key, lost)
 	}
 	if k.outcome = "ok"; err != nil {

@@ -45,7 +45,7 @@ func (w *world) controller(id int) *process {
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil)).With("who", p.name)
 	w.running.Go(func() {
 		defer close(p.ended)
-		err := Run(ctx, Options{Name: p.name, Cluster: "test", Records: p.client, Messages: w.hub, Drop: w.drop, Log: log})
+		err := Run(ctx, Options{Name: p.name, Cluster: "test", Records: p.client, Messages: ears{w.hub, p.client}, Drop: w.drop, Log: log})
 		if err != nil {
 			w.t.Error(err)
 		}
@@ -231,6 +231,26 @@ func TestFailedNodeIsReplaced(t *testing.T) {
 		w.until("it ends", func() bool { return w.job("job").State == cluster.Finished })
 		c.kill()
 		<-c.ended
+	})
+}
+
+// TestDeafLeader: one that hears nothing, but can write, does not take all nodes for dead.
+func TestDeafLeader(t *testing.T) {
+	in(t, 1, func(t *testing.T, w *world, ctx context.Context) {
+		one := w.controller(0)
+		w.until("it leads", func() bool { return w.leader().Controller == one.name })
+		w.controller(1)
+		w.node(ctx, "a", time.Minute)
+		w.node(ctx, "b", time.Minute)
+		w.submit("j")
+		w.until("it runs", func() bool { j := w.job("j"); return j.State == cluster.Running })
+		time.Sleep(time.Second)
+		one.client.setDeaf(true)
+		w.until("the other one leads", func() bool { return w.leader().Controller == "c1" })
+		time.Sleep(5 * time.Second)
+		require.Zero(t, w.job("j").Incidents, "%+v", w.job("j").History)
+		one.client.setDeaf(false)
+		w.until("it ends", func() bool { return w.job("j").State.Ended() })
 	})
 }
 

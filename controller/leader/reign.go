@@ -30,6 +30,7 @@ type reign struct {
 
 	renewing bool
 	renewed  time.Time // when a renewal was sent last
+	answered time.Time // when one was last known to be stored
 
 	unsynced map[string]bool // prefixes of which not all records were told yet
 	writing  chan struct{}   // holds one for each write under way
@@ -43,7 +44,7 @@ type reign struct {
 func (c *controller) reign(ctx context.Context, l *lease) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &reign{
-		c: c, ctx: ctx, events: make(chan event, 256), lease: *l, renewed: time.Now(),
+		c: c, ctx: ctx, events: make(chan event, 256), lease: *l, renewed: time.Now(), answered: time.Now(),
 		unsynced: map[string]bool{cluster.NodePrefix: true, cluster.WishPrefix: true, cluster.JobPrefix: true},
 		writing:  make(chan struct{}, writesAtOnce), failed: map[string]time.Time{},
 	}
@@ -90,12 +91,19 @@ func (r *reign) act(now time.Time) {
 		r.over = "there is a later leader"
 	default:
 		r.renew(now)
+		if r.deaf(now) {
+			return
+		}
 		for _, w := range r.c.m.Step(now) {
 			r.write(w)
 		}
 		r.clear(now)
 	}
 }
+
+// deaf says whether it is time for an answer to the last renewal, and there is none: then it may be this controller that hears nothing,
+// and not the nodes that say nothing. What it writes may get through all the same, until its lease is over.
+func (r *reign) deaf(now time.Time) bool { return now.Sub(r.answered) > r.c.o.Renew*3/2 }
 
 func (r *reign) take(now time.Time, record cluster.Record) {
 	if err := r.c.m.Record(now, record); err != nil {

@@ -5,14 +5,20 @@ package chaos
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // NATS is one server, which keeps its store and its port when it is started again.
 type NATS struct {
 	*Process
 	address string
+	conf    string // file of its configuration
+	base    string // what that always has: a server does not keep its name through a change otherwise
 }
 
 // Address is HOST:PORT for clients.
@@ -20,6 +26,32 @@ func (s *NATS) Address() string { return s.address }
 
 // URL is where clients of the namespace of the test find it.
 func (s *NATS) URL() string { return "nats://" + s.address }
+
+// Configure has it go by this configuration beside its arguments, also when it is started again: for users and what they may do.
+// Those who may no longer be connected are cut off.
+func (s *NATS) Configure(text string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.conf, []byte(s.base+text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	const done = "Reloaded server configuration"
+	before := strings.Count(s.Output(), done)
+	s.signal(syscall.SIGHUP)
+	deadline := time.After(patience)
+	for {
+		said, more := s.out.since()
+		if strings.Count(said, done) > before {
+			return
+		}
+		select {
+		case <-more:
+		case <-s.end:
+			s.t.Fatalf("%s has ended:\n%s", s.c.Name, said)
+		case <-deadline: // or it has said why not
+			s.t.Fatalf("%s does not take its configuration:\n%s", s.c.Name, said)
+		}
+	}
+}
 
 // URLs is for clients that may use any of several servers.
 func URLs(servers []*NATS) string {
@@ -51,11 +83,16 @@ func StartNATSAt(t testing.TB, tools *Tools, host string, n int) []*NATS {
 	servers := make([]*NATS, n)
 	for i := range servers {
 		_, port, _ := net.SplitHostPort(clients[i]) // it was made by a listener
-		args := []string{"-a", host, "-p", port, "--server_name", fmt.Sprintf("n%d", i), "-js", "-sd", t.TempDir()}
+		dir := t.TempDir()
+		conf, base := filepath.Join(dir, "nats.conf"), fmt.Sprintf("server_name: n%d\n", i)
+		if err := os.WriteFile(conf, []byte(base), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"-c", conf, "-a", host, "-p", port, "-js", "-sd", dir}
 		if n > 1 {
 			args = append(args, "--cluster_name", "chaos", "--cluster", routes[i], "--routes", strings.Join(routes, ","))
 		}
-		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i]}
+		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i], conf: conf, base: base}
 	}
 	for _, s := range servers {
 		s.Await("Server is ready")

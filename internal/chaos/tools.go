@@ -52,6 +52,27 @@ func (x *Tools) build(main string) (string, error) {
 	if path, ok := x.built[main]; ok {
 		return path, nil
 	}
+	dir, err := x.directory()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, fmt.Sprintf("%d-%s", len(x.built), filepath.Base(main)))
+	if out, err := exec.Command("go", "build", "-o", path, main).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w: %s", main, err, out)
+	}
+	x.built[main] = path
+	return path, nil
+}
+
+// Dir is a directory for what tests make once, removed by Close.
+func (x *Tools) Dir() (string, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.directory()
+}
+
+// directory makes it when it is first needed. mu is held.
+func (x *Tools) directory() (string, error) {
 	if x.dir == "" {
 		dir, err := os.MkdirTemp("", "afstream-chaos-")
 		if err != nil {
@@ -59,10 +80,5 @@ func (x *Tools) build(main string) (string, error) {
 		}
 		x.dir = dir
 	}
-	path := filepath.Join(x.dir, fmt.Sprintf("%d-%s", len(x.built), filepath.Base(main)))
-	if out, err := exec.Command("go", "build", "-o", path, main).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", main, err, out)
-	}
-	x.built[main] = path
-	return path, nil
+	return x.dir, nil
 }

@@ -24,10 +24,10 @@ var floors = [][]string{
 	{"algorithms/countmin", "backup/remote", "backup/storetest", "transport/link", "cluster/overnats", "controller/machine"},
 	{"algorithms/", "worker", "backup/copies", "cluster/clustertest"},
 	{"algorithms/spacesaving", "controller", "controller/leader", "node"},
-	{"job", "internal/jobtest"},
+	{"job", "internal/jobtest", "internal/clustersim"},
 	{"experiments"},
 	{"cli"},
-	{"cmd/afstream", "examples/"},
+	{"cmd/afstream", "examples/", "internal/e2e"},
 }
 
 // barred lists imports that the floors would allow and the house does not, with the reason.
