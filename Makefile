@@ -7,8 +7,9 @@ BENCHCOUNT ?= 10
 BENCHINPUT ?=
 NATSTIME ?= 10s
 E2E ?=
+SOAK ?= 10m
 
-.PHONY: run test check lint vet fmt race sim e2e fuzz bench bench-algorithms bench-nats data help
+.PHONY: run test check lint vet fmt race sim e2e fuzz bench bench-algorithms bench-nats bench-cluster soak data help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -58,6 +59,12 @@ bench-algorithms: ## wordcount, grep, join and logistic regression against the s
 
 bench-nats: ## items per second and latency between two processes over NATS on loopback
 	$(GO) test ./transport/link -run TwoProcesses -v -count 1 -link.for $(NATSTIME)
+
+bench-cluster: ## how soon a cluster notices that a node or controller was killed, and goes on; memory of idle processes
+	$(GO) test ./internal/soak -run Figures -figures -v -count 1 -timeout 30m
+
+soak: ## a cluster of real processes under jobs and kills for SOAK: nothing may grow
+	$(GO) test ./internal/soak -run Soak -soak $(SOAK) -v -count 1 -timeout 0
 
 data: ## fetch the larger real inputs into .data/
 	sh data/fetch.sh .data

@@ -13,7 +13,7 @@ import (
 
 func (s *shell) deleteCommand() *cli.Command {
 	return s.command(asked{
-		name: "delete", args: "ID", most: 1, usage: "delete a job that has ended: its record, its result and what is left of its backups",
+		name: "delete", args: "ID", most: 1, usage: "delete a job that has ended: its record, its result, its log and what is left of its backups",
 		run: deleteJob,
 	})
 }
@@ -33,7 +33,12 @@ func deleteJob(ctx context.Context, a *ask) error {
 	if _, err := a.forget(ctx, cluster.CancelKey(id)); err != nil {
 		return fmt.Errorf("delete job %s: %w", id, err)
 	}
-	return a.forgetJob(ctx, id, revision)
+	if err := a.forgetJob(ctx, id, revision); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return a.logs.Forget(ctx, id)
 }
 
 // drop deletes what the backup server has of a job.

@@ -93,7 +93,11 @@ func join(ctx context.Context, nc *nats.Conn, at remote.Address, replicas int) (
 	return &members{
 		name: at.Cluster, records: f, messages: f, logs: f,
 		openStore: func(ctx context.Context, server string) (backup.Store, error) {
-			return remote.Open(ctx, nc, remote.ClientOptions{Cluster: at.Cluster, Server: server})
+			client, err := remote.Open(ctx, nc, remote.ClientOptions{Cluster: at.Cluster, Server: server})
+			if err != nil {
+				return nil, err // and no nil client, which as a store is not nil
+			}
+			return client, nil
 		},
 		close: func() {},
 	}, nil

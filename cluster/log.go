@@ -41,4 +41,6 @@ type Logs interface {
 	// Read calls each with the lines of a job in their order, and ends with its error. If follow is set it goes on with
 	// those that come until ctx ends (nil).
 	Read(ctx context.Context, job string, follow bool, each func(Line) error) error
+	// Forget deletes the lines of a job. What is on its way may still come.
+	Forget(ctx context.Context, job string) error
 }

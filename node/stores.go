@@ -48,7 +48,10 @@ func (s *stores) acquire(ctx context.Context, server string) (backup.Store, func
 	}
 	var err error
 	if e.store == nil {
-		e.store, err = s.open(ctx, server)
+		var opened backup.Store
+		if opened, err = s.open(ctx, server); err == nil { // else it may be a nil of some type, which is not nil here
+			e.store = opened
+		}
 	}
 	store := e.store
 	<-e.turn

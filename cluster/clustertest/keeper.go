@@ -19,10 +19,11 @@ type keeper struct {
 	at    []time.Time
 	byKey map[string][]uint64 // revisions of each key
 	lines map[string][]cluster.Line
+	gone  map[string]int // how many of these are forgotten
 }
 
 func newKeeper() keeper {
-	return keeper{byKey: map[string][]uint64{}, lines: map[string][]cluster.Line{}}
+	return keeper{byKey: map[string][]uint64{}, lines: map[string][]cluster.Line{}, gone: map[string]int{}}
 }
 
 // get returns what a key was when the newest revision of all was now; the zero Record if it had never had a value.
@@ -236,12 +237,28 @@ func (p *Process) Append(job string, l cluster.Line) error {
 	return cluster.CheckName("job", job)
 }
 
+// Forget is of cluster.Logs.
+func (p *Process) Forget(ctx context.Context, job string) error {
+	if err := cluster.CheckName("job", job); err != nil {
+		return err
+	}
+	err := p.request(ctx, Keeper, func() error {
+		p.n.keeper.gone[job] = len(p.n.keeper.lines[job])
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete the log of job %s: %w", job, err)
+	}
+	return nil
+}
+
 // Read is of cluster.Logs.
 func (p *Process) Read(ctx context.Context, job string, follow bool, each func(cluster.Line) error) error {
 	n, told := p.n, 0
 	for first := true; ; first = false {
 		var lines []cluster.Line
 		err := p.hold(ctx, watchPatience, func() (open, ready bool) {
+			told = max(told, n.keeper.gone[job])
 			lines = n.keeper.lines[job][told:]
 			return n.reaches(Keeper, p.name), first || len(lines) > 0
 		})

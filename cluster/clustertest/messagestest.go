@@ -136,6 +136,19 @@ func logsKeepLines(t *testing.T, one, other cluster.Logs) {
 	require.Equal(t, want, got)
 	require.NoError(t, other.Read(within(t), "none", false, func(cluster.Line) error { return errors.New("there is one") }))
 	require.Error(t, one.Append("no.name", line(1)))
+
+	require.NoError(t, other.Forget(within(t), "job1"))
+	require.NoError(t, other.Forget(within(t), "none"))
+	require.Error(t, other.Forget(within(t), "no.name"))
+	left := func(job string) (n int) {
+		require.NoError(t, one.Read(within(t), job, false, func(cluster.Line) error {
+			n++
+			return nil
+		}))
+		return n
+	}
+	require.Zero(t, left("job1"))
+	require.Equal(t, 100, left("job2"))
 }
 
 func logsFollow(t *testing.T, one, other cluster.Logs) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/afstream/afstream/cluster"
 )
@@ -49,6 +50,23 @@ func (f *Fabric) Append(job string, l cluster.Line) error {
 		return err
 	}
 	return f.Publish(f.subjects.Log(job), l.Encode())
+}
+
+// Forget deletes the log of a job.
+func (f *Fabric) Forget(ctx context.Context, job string) error {
+	if err := cluster.CheckName("job", job); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, requestTime)
+	defer stop()
+	s, err := f.js.Stream(ctx, f.logs)
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(f.subjects.Log(job)))
+	}
+	if err != nil {
+		return fmt.Errorf("delete the log of job %s: %w", job, err)
+	}
+	return nil
 }
 
 // Read reads the log of a job. Lines that cannot be read are left out.

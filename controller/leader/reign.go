@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -179,8 +180,9 @@ func (r *reign) clear(now time.Time) {
 		return
 	}
 	r.looked = now
+	maps.DeleteFunc(r.failed, func(_ string, at time.Time) bool { return now.Sub(at) >= clearAgain }) // some jobs are no more
 	for _, j := range r.c.m.ToClear(now) {
-		if at, tried := r.failed[j.ID]; tried && now.Sub(at) < clearAgain {
+		if _, tried := r.failed[j.ID]; tried {
 			continue
 		}
 		r.clearing = true

@@ -19,7 +19,11 @@ type NATS struct {
 	address string
 	conf    string // file of its configuration
 	base    string // what that always has: a server does not keep its name through a change otherwise
+	store   string
 }
+
+// Store is the directory of what it keeps.
+func (s *NATS) Store() string { return s.store }
 
 // Address is HOST:PORT for clients.
 func (s *NATS) Address() string { return s.address }
@@ -92,7 +96,7 @@ func StartNATSAt(t testing.TB, tools *Tools, host string, n int) []*NATS {
 		if n > 1 {
 			args = append(args, "--cluster_name", "chaos", "--cluster", routes[i], "--routes", strings.Join(routes, ","))
 		}
-		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i], conf: conf, base: base}
+		servers[i] = &NATS{Process: Start(t, Command{Name: fmt.Sprintf("nats-server %d", i), Path: path, Args: args}), address: clients[i], conf: conf, base: base, store: dir}
 	}
 	for _, s := range servers {
 		s.Await("Server is ready")

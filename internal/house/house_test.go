@@ -17,7 +17,7 @@ const module = "github.com/afstream/afstream/"
 // floors lists the packages from the ground up. A package may import only packages of floors below its own. A name that
 // ends in / stands for all packages below it that are not listed themselves.
 var floors = [][]string{
-	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker", "internal/chaos", "cluster"},
+	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker", "internal/chaos", "internal/soak", "cluster"},
 	{"stream", "threshold"},
 	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
@@ -35,6 +35,7 @@ var barred = []struct{ from, to, why string }{
 	{"", "internal/statetest", "only tests may"},
 	{"", "internal/jobtest", "only tests may"},
 	{"", "internal/chaos", "only tests may"},
+	{"", "internal/soak", "it is a test"},
 	{"", "cluster/clustertest", "only tests may"},
 	{"algorithms/", "worker", "algorithms do not know the runtime"},
 	{"algorithms/", "controller", "algorithms do not know the runtime"},
