@@ -98,7 +98,8 @@ func OwnedKeys(owner string) []KeyRange {
 		n, err := strconv.Atoi(parts[3])
 		k := PartitionKey{Job: parts[0], Incarnation: parts[1], Operator: parts[2], Partition: n}
 		if err == nil && k.check() == nil && k.Owner() == owner {
-			ranges = append(ranges, KeyRange{Prefix: k.prefix()})
+			ranges = append(ranges, KeyRange{Prefix: k.prefix()},
+				KeyRange{Prefix: resultsPrefix(k.Job, k.Incarnation, k.Operator, uint32(k.Partition))})
 		}
 	} else if len(parts) == 1 {
 		ranges = append(ranges, KeyRange{Prefix: counterKey(owner), Alone: true}, KeyRange{Prefix: liveKey(owner, "")})

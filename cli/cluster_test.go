@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/backup/copies"
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/cluster/clustertest"
 	"github.com/afstream/afstream/controller"
@@ -29,7 +29,8 @@ import (
 type bench struct {
 	t     *testing.T
 	m     *members
-	store backup.Store
+	store backup.Store            // of server "main"
+	more  map[string]backup.Store // of others, by name
 }
 
 // unclosed keeps a store open for the next command.
@@ -39,14 +40,17 @@ func (unclosed) Close() error { return nil }
 
 func newBench(t *testing.T) *bench {
 	p := clustertest.New(t, 1, clustertest.Faults{}).Process("command")
-	b := &bench{t: t, store: backup.NewMemory()}
+	b := &bench{t: t, store: backup.NewMemory(), more: map[string]backup.Store{}}
 	b.m = &members{
 		name: "test", records: p, messages: p, logs: p, close: func() {},
 		openStore: func(_ context.Context, server string) (backup.Store, error) {
-			if server != "main" {
-				return nil, errors.New("no such server")
+			if server == "main" {
+				return unclosed{b.store}, nil
 			}
-			return unclosed{b.store}, nil
+			if s := b.more[server]; s != nil {
+				return unclosed{s}, nil
+			}
+			return nil, fmt.Errorf("server %s does not answer", server)
 		},
 	}
 	return b
@@ -154,6 +158,7 @@ func TestSubmitRefuses(t *testing.T) {
 		{"--input -", "stdin can be read only once"},
 		{"--id a.b", `job "a.b": want 1 to 64 of`},
 		{"--backup-name *", `backup server "*": want 1 to 64`},
+		{"--backup-name a --backup-name a", "--backup-name a is given twice"},
 		{"--theta -1", "theta -1: want a number of at least 0"},
 		{"--guarantee exact", "there are approximate"},
 		{"--input no/such/file", "no such file"},
@@ -168,6 +173,7 @@ func TestSubmitRefuses(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
+		require.Contains(t, b.refused("job", "submit", "grep", "--locality", strings.Repeat("x", 1<<20)), "cluster: job is too large")
 		require.Contains(t, b.refused("job", "submit", "wordcuont"), `did you mean "wordcount"?`)
 		require.Contains(t, b.refused("job", "submit"), "submit which job? There are: aggregate")
 		require.Contains(t, b.refused("job", "submit", "heavy-hitter", "--target-error", "0.01"), "give the total of the target")
@@ -185,7 +191,7 @@ func TestSubmit(t *testing.T) {
 		j, _ := b.record("wc")
 		require.Equal(t, cluster.Queued, j.State)
 		require.Equal(t, []string{"--fold=true", "--top=10", "--workers=3", "--theta=77"}, j.Spec.Args)
-		require.Equal(t, "main", j.Spec.Backup)
+		require.Equal(t, []string{"main"}, j.Spec.Backups)
 		require.Equal(t, []string{"a", "b"}, j.Spec.Locality)
 		require.Equal(t, programVersion(), j.Spec.Version)
 		require.Len(t, j.Workers, 6, "%v", j.Spec.Operators)
@@ -336,6 +342,63 @@ func TestResults(t *testing.T) {
 			b.must("job", "delete", j.Name)
 			require.NoError(t, b.store.Scan([]byte("r/"), func(key, _ []byte) error { return fmt.Errorf("%q is left", key) }))
 		}
+	})
+}
+
+// TestBackupsOnSeveralServers: a result is there as long as one of them is, and what one has lost the others give back.
+func TestBackupsOnSeveralServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.more["b1"], b.more["b2"] = backup.NewMemory(), backup.NewMemory()
+		b.must("job", "submit", "wordcount", "--id", "wc", "--workers", "1", "--backup-name", "b1", "--backup-name", "b2")
+		j, _ := b.record("wc")
+		require.Equal(t, []string{"b1", "b2"}, j.Spec.Backups)
+		require.Equal(t, []string{"b1", "b2"}, j.View)
+		require.Contains(t, b.must("job", "inspect", "wc"), "backups b1, b2\n")
+
+		s := copies.New([]copies.Member{{Name: "b1", Store: b.more["b1"]}, {Name: "b2", Store: b.more["b2"]}}, copies.Options{})
+		b.store = s
+		b.runsHere("wc", 2)
+		require.NoError(t, s.Close())
+		want := b.must("job", "result", "wc")
+
+		b.more["b1"] = backup.NewMemory() // started again on an empty disk
+		require.Equal(t, want, b.must("job", "result", "wc"))
+		kept := b.more["b2"]
+		delete(b.more, "b2")
+		stdout, stderr, err := b.run("job", "result", "--verify", "wc")
+		require.NoError(t, err)
+		require.Contains(t, stdout, "all bounds kept")
+		require.Contains(t, stderr, "backup servers do not answer")
+
+		j, _ = b.record("wc")
+		require.ErrorContains(t, b.m.dropBackups(t.Context(), j), `backup servers ["b2"] do not answer`)
+		b.more["b2"] = kept
+		require.NoError(t, b.m.dropBackups(t.Context(), j))
+		require.Equal(t, want, b.must("job", "result", "wc"))
+
+		delete(b.more, "b1")
+		_, stderr, err = b.run("job", "delete", "wc")
+		require.NoError(t, err)
+		require.Contains(t, stderr, "what it has of the job stays there")
+		require.NoError(t, kept.Scan([]byte("r/"), func(key, _ []byte) error { return fmt.Errorf("%q is left", key) }))
+		require.Equal(t, "no jobs\n", b.must("job", "list"))
+	})
+}
+
+// TestServersThatWereGivenUp are not asked, and shown.
+func TestServersThatWereGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.more["b2"] = backup.NewMemory()
+		b.must("job", "submit", "wordcount", "--id", "wc", "--backup-name", "b1", "--backup-name", "b2")
+		b.change("wc", func(j *cluster.Job) { j.State, j.View = cluster.Cancelled, []string{"b2"} })
+		require.Contains(t, b.must("job", "inspect", "wc"), "backups b2 (given up: b1)\n")
+		j, _ := b.record("wc")
+		require.NoError(t, b.m.dropBackups(t.Context(), j))
+		_, stderr, err := b.run("job", "delete", "wc")
+		require.NoError(t, err)
+		require.Empty(t, stderr)
 	})
 }
 

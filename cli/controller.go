@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -57,16 +59,20 @@ func (p *process) controller(ctx context.Context, name string, replicas int) err
 
 // dropBackups deletes the backups of a job that has ended, and leaves its results.
 func (m *members) dropBackups(ctx context.Context, j *cluster.Job) error {
-	if j.Spec.Backup == "" {
+	if len(j.View) == 0 {
 		return nil
 	}
-	store, err := m.store(ctx, j.Spec.Backup)
+	ctx, cancel := context.WithTimeout(ctx, dropTime)
+	defer cancel()
+	b, err := m.openBackups(ctx, j)
 	if err != nil {
 		return err
 	}
-	err = backup.DropJob(store, j.Spec.Name, j.ID)
-	if e := store.Close(); err == nil {
-		err = e
+	if len(b.away) > 0 { // it may be back soon
+		return errors.Join(fmt.Errorf("backup servers %q do not answer: start them, or delete the job: job delete %s", b.away, j.ID), b.Close())
 	}
-	return err
+	return errors.Join(backup.DropJob(b, j.Spec.Name, j.ID), b.Close())
 }
+
+// dropTime is how long deleting backups may take before it is left for another time.
+const dropTime = 5 * time.Minute

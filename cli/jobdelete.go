@@ -27,7 +27,7 @@ func deleteJob(ctx context.Context, a *ask) error {
 	if !j.State.Ended() {
 		return fmt.Errorf("job %s is %s: cancel it first", id, j.State)
 	}
-	if err := a.drop(ctx, j); err != nil {
+	if err := a.dropAll(ctx, j); err != nil {
 		return fmt.Errorf("delete job %s: %w", id, err)
 	}
 	if _, err := a.forget(ctx, cluster.CancelKey(id)); err != nil {
@@ -41,22 +41,28 @@ func deleteJob(ctx context.Context, a *ask) error {
 	return a.logs.Forget(ctx, id)
 }
 
-// drop deletes what the backup server has of a job.
-func (m *members) drop(ctx context.Context, j *cluster.Job) (err error) {
-	if j.Spec.Backup == "" {
+// dropAll deletes what backup servers have of a job.
+func (a *ask) dropAll(ctx context.Context, j *cluster.Job) (err error) {
+	if len(j.View) == 0 {
 		return nil
 	}
-	store, err := m.store(ctx, j.Spec.Backup)
+	b, err := a.openBackups(ctx, j)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for _, name := range b.away {
+		a.Log.Warn("a backup server does not answer: what it has of the job stays there", "server", name)
+	}
+	if err := b.forgo(); err != nil {
+		return err
+	}
 	if !j.Cleared {
-		if err := backup.DropJob(store, j.Spec.Name, j.ID); err != nil {
+		if err := backup.DropJob(b, j.Spec.Name, j.ID); err != nil {
 			return err
 		}
 	}
-	return backup.DropResults(store, j.Spec.Name, j.ID)
+	return backup.DropResults(b, j.Spec.Name, j.ID)
 }
 
 // forgetJob deletes the record of a job that has ended: only the leading controller may still change it, to say that the
@@ -78,15 +84,4 @@ func (m *members) forgetJob(ctx context.Context, id string, revision uint64) err
 		}
 		revision = next
 	}
-}
-
-// store opens a backup server, and does not wait for long.
-func (m *members) store(ctx context.Context, server string) (backup.Store, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	store, err := m.openStore(ctx, server)
-	if err != nil {
-		return nil, fmt.Errorf("backup server %q: %w", server, err)
-	}
-	return store, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func (d details) WriteText(w io.Writer) error {
 			fmt.Fprintf(b, ": %s", s.Why)
 		}
 		fmt.Fprintf(b, "\nsubmitted %s, started %s, ended %s; %d items read in %s\n", clock(j.Submitted), clock(j.Started), clock(j.Ended), s.Items, duration(s.Seconds))
-		fmt.Fprintf(b, "program %s; backup server %q\n\n", j.Spec.Version, j.Spec.Backup)
+		fmt.Fprintf(b, "program %s; backups %s\n\n", j.Spec.Version, backupsOf(j))
 		err := writeTable(b, d.Workers,
 			column("worker", func(v workerView) string { return v.Worker }),
 			column("node", func(v workerView) string { return orDash(v.Node) }),
@@ -110,6 +111,21 @@ func (d details) WriteText(w io.Writer) error {
 			column("what", func(i cluster.Incident) string { return i.What }),
 		)
 	})
+}
+
+// backupsOf says where a job is backed up, and where it was.
+func backupsOf(j *cluster.Job) string {
+	var gone []string
+	for _, name := range j.Spec.Backups {
+		if !slices.Contains(j.View, name) {
+			gone = append(gone, name)
+		}
+	}
+	text := orDash(strings.Join(j.View, ", "))
+	if len(gone) > 0 {
+		text += fmt.Sprintf(" (given up: %s)", strings.Join(gone, ", "))
+	}
+	return text
 }
 
 func incidentWorker(i cluster.Incident) string {

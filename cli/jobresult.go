@@ -46,16 +46,22 @@ func jobResult(ctx context.Context, a *ask) (err error) {
 	if j.Spec.Version != programVersion() {
 		a.Log.Warn("the job was run by another build of the program", "job", id, "version", j.Spec.Version, "here", programVersion())
 	}
-	store, err := a.store(ctx, j.Spec.Backup)
+	b, err := a.openBackups(ctx, j)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if len(b.away) > 0 {
+		a.Log.Warn("backup servers do not answer: the result is what the others have", "servers", b.away)
+	}
+	if err := errors.Join(b.forgo(), b.settle(j)); err != nil {
+		return err
+	}
 	args := slices.Clone(j.Spec.Args)
 	if a.Flags.Bool("verify") {
 		args = append(args, "--verify")
 	}
 	args = append(args, "--output="+a.Flags.String("output"), "--log-level="+a.Flags.String("log-level"))
-	vault := backup.ResultsOf(store, j.Spec.Name, j.ID)
+	vault := backup.ResultsOf(b, j.Spec.Name, j.ID)
 	return a.shell.jobs[known].runAs(ctx, args, a.stdout, a.screen, job.Recalled(vault, job.ResultOf(j)))
 }

@@ -41,9 +41,9 @@ func submitFlags() []cli.Flag {
 			Name: "wait", Category: categoryCluster, EnvVars: env("wait"),
 			Usage: "wait until the job has ended; exit 1 if it has not finished",
 		},
-		&cli.StringFlag{
-			Name: "backup-name", Value: remote.DefaultName, Category: categoryCluster, EnvVars: env("backup-name"),
-			Usage: "`NAME` of the backup server in its cluster, for backups and results",
+		&cli.StringSliceFlag{
+			Name: "backup-name", Category: categoryCluster, EnvVars: env("backup-name"), DefaultText: remote.DefaultName,
+			Usage: "`NAME` of the backup server of the cluster for backups and results; repeatable: each of them then keeps everything, and the job survives the loss of all but one with their disks",
 		},
 		&cli.StringSliceFlag{
 			Name: "locality", Category: categoryCluster, EnvVars: env("locality"),
@@ -115,10 +115,14 @@ func newSubmission(ctx context.Context, e *Env, j Job) (*cluster.Job, error) {
 	if id == "" {
 		id = cluster.NewID()
 	}
-	for kind, name := range map[string]string{"job": id, "name of a job": j.Name, "backup server": c.String("backup-name")} {
+	for kind, name := range map[string]string{"job": id, "name of a job": j.Name} {
 		if err := cluster.CheckName(kind, name); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 		}
+	}
+	backups, err := backupNames(c)
+	if err != nil {
+		return nil, err
 	}
 	b, err := j.capture(ctx, args)
 	if err != nil {
@@ -131,10 +135,30 @@ func newSubmission(ctx context.Context, e *Env, j Job) (*cluster.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cluster.NewJob(id, cluster.Spec{
-		Name: j.Name, Version: programVersion(), Args: args, Operators: operators,
-		Backup: c.String("backup-name"), Locality: c.StringSlice("locality"),
-	}, time.Now().UTC()), nil
+	record := cluster.NewJob(id, cluster.Spec{
+		Name: j.Name, Version: programVersion(), Args: args, Operators: operators, Backups: backups, Locality: c.StringSlice("locality"),
+	}, time.Now().UTC())
+	if err := record.CheckSize(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	return record, nil
+}
+
+// backupNames are the backup servers that a job shall have.
+func backupNames(c *cli.Context) ([]string, error) {
+	names := c.StringSlice("backup-name")
+	if len(names) == 0 {
+		return []string{remote.DefaultName}, nil
+	}
+	for i, name := range names {
+		if err := cluster.CheckName("backup server", name); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("%w: --backup-name %s is given twice: each backup server keeps one copy", ErrUsage, name)
+		}
+	}
+	return names, nil
 }
 
 // fitsCluster refuses flags that mean nothing in a cluster. What the environment says may be meant for other commands.

@@ -10,7 +10,7 @@ import (
 )
 
 func spec() Spec {
-	return Spec{Name: "wordcount", Version: "v1", Args: []string{"--input", "book.txt"}, Backup: "main", Operators: []Operator{
+	return Spec{Name: "wordcount", Version: "v1", Args: []string{"--input", "book.txt"}, Backups: []string{"main", "b2"}, Operators: []Operator{
 		{Name: "text", Workers: 1, Compute: 1, Source: true}, {Name: "count", Workers: 2, Compute: 2}, {Name: "table", Workers: 1, Compute: 1, Sink: true},
 	}}
 }
@@ -34,6 +34,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	before := string(j.Encode())
 	c := j.Clone()
 	c.Workers[0].FailedAt[0], c.Workers[0].FailedIn[0], c.Workers[1].Node, c.History[0].What, c.State = 4, 2, "n", "y", Failed
+	c.View[0] = "b3"
 	require.Equal(t, before, string(j.Encode()))
 }
 
@@ -61,6 +62,12 @@ func TestRecordsThatCannotBe(t *testing.T) {
 		"a worker too few":         func(j *Job) { j.Workers = j.Workers[:3] },
 		"a worker too many":        func(j *Job) { j.Workers = append(j.Workers, Worker{Operator: "more"}) },
 		"workers in another order": func(j *Job) { j.Workers[1], j.Workers[2] = j.Workers[2], j.Workers[1] },
+		"a view of nothing":        func(j *Job) { j.View = nil },
+		"a view of others":         func(j *Job) { j.View = []string{"main", "b3"} },
+		"a view of one twice":      func(j *Job) { j.View = []string{"b2", "b2"} },
+		"a server twice":           func(j *Job) { j.Spec.Backups = []string{"main", "b2", "b2"} },
+		"a server without a name":  func(j *Job) { j.Spec.Backups, j.View = []string{""}, []string{""} },
+		"a view without servers":   func(j *Job) { j.Spec.Backups = nil },
 		"no compute goroutine":     func(j *Job) { j.Spec.Operators[0].Compute = 0 },
 		"too many workers":         func(j *Job) { j.Spec.Operators[0].Workers = 1 << 30 },
 		"failure without a place":  func(j *Job) { j.Workers[0].Epoch, j.Workers[0].Failures = 3, 1 },
@@ -81,6 +88,19 @@ func TestRecordsThatCannotBe(t *testing.T) {
 	}
 	_, err := DecodeJob([]byte("{"))
 	require.ErrorIs(t, err, ErrRecord)
+}
+
+// TestCheckSize: what may become too large for a message is known when it is submitted.
+func TestCheckSize(t *testing.T) {
+	s := spec()
+	require.NoError(t, NewJob("a", s, time.Now()).CheckSize())
+	s.Operators[1].Workers = 500
+	require.NoError(t, NewJob("a", s, time.Now()).CheckSize())
+	s.Operators[1].Workers = 5000
+	require.ErrorContains(t, NewJob("a", s, time.Now()).CheckSize(), "use fewer workers")
+	s.Operators[1].Workers = 2
+	s.Args = []string{strings.Repeat("x", 1<<20)}
+	require.ErrorIs(t, NewJob("a", s, time.Now()).CheckSize(), ErrTooLarge)
 }
 
 func TestCountersAddUp(t *testing.T) {
@@ -131,6 +151,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add((&Leader{Controller: "c", Term: 3}).Encode())
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if j, err := DecodeJob(value); err == nil {
+			if (len(j.View) == 0) != (len(j.Spec.Backups) == 0) {
+				t.Fatalf("view %q of %q", j.View, j.Spec.Backups)
+			}
 			for i := range j.Workers {
 				w := &j.Workers[i]
 				if j.Worker(w.Operator, w.Index) == nil || uint64(len(w.FailedAt)) != w.Failures || uint64(len(w.FailedIn)) != w.Failures {

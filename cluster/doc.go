@@ -18,6 +18,9 @@
 // worker with the incarnations of its neighbours that the record names. A connection's id follows from the record
 // ([LinkID]), so nobody has to ask anybody. Records are levels, not events: who misses a change sees the next.
 //
+// The record also says which backup servers of the job still count (Job.View). Nodes tell which of them fail the job; the leader
+// takes out what is gone for good, and from then on nobody waits for it. What is out never comes back.
+//
 // A node says what it does in beats ([Beat]), to all controllers, several times a second and at once when a worker ends.
 // Beats may be lost. So may everything but records: whoever waits asks, or says it again.
 //

@@ -9,8 +9,13 @@ import (
 	"time"
 )
 
-// ErrRecord is wrapped by errors about records and beats that cannot be read.
-var ErrRecord = errors.New("cluster: cannot read")
+var (
+	// ErrRecord is wrapped by errors about records and beats that cannot be read.
+	ErrRecord = errors.New("cluster: cannot read")
+
+	// ErrTooLarge is wrapped by the error of Job.CheckSize.
+	ErrTooLarge = errors.New("cluster: job is too large")
+)
 
 // State is what has become of a job.
 type State string
@@ -42,7 +47,7 @@ type Spec struct {
 	Version   string     `json:"version"` // of the program; only nodes that carry just that one are given workers
 	Args      []string   `json:"args"`    // flags for it
 	Operators []Operator `json:"operators"`
-	Backup    string     `json:"backup"`             // name of the backup server; empty if the job backs up nothing
+	Backups   []string   `json:"backups,omitempty"`  // names of the backup servers, of which each has all; empty if the job backs up nothing
 	Locality  []string   `json:"locality,omitempty"` // nodes to prefer
 }
 
@@ -127,14 +132,17 @@ const maxHistory = 200
 
 // Job is all that is agreed on about one job.
 type Job struct {
-	ID        string     `json:"id"`
-	Spec      Spec       `json:"spec"`
-	State     State      `json:"state"`
-	Why       string     `json:"why,omitempty"`
-	Term      uint64     `json:"term"` // of the controller that wrote it last; 0 for whoever submitted it
-	Submitted time.Time  `json:"submitted"`
-	Started   time.Time  `json:"started,omitzero"`
-	Ended     time.Time  `json:"ended,omitzero"`
+	ID        string    `json:"id"`
+	Spec      Spec      `json:"spec"`
+	State     State     `json:"state"`
+	Why       string    `json:"why,omitempty"`
+	Term      uint64    `json:"term"` // of the controller that wrote it last; 0 for whoever submitted it
+	Submitted time.Time `json:"submitted"`
+	Started   time.Time `json:"started,omitzero"`
+	Ended     time.Time `json:"ended,omitzero"`
+	// View is those of Spec.Backups that count. It only shrinks, and never to nothing: a server that was lost does not come
+	// back, see package backup/copies.
+	View      []string   `json:"view,omitempty"`
 	Workers   []Worker   `json:"workers"` // by operator in the order of Spec, then by index
 	History   []Incident `json:"history,omitempty"`
 	Incidents int        `json:"incidents"`         // how many there were, those that History has no more included
@@ -143,7 +151,7 @@ type Job struct {
 
 // NewJob returns the record of a job that is submitted now.
 func NewJob(id string, spec Spec, now time.Time) *Job {
-	j := &Job{ID: id, Spec: spec, State: Queued, Submitted: now}
+	j := &Job{ID: id, Spec: spec, State: Queued, Submitted: now, View: slices.Clone(spec.Backups)}
 	for _, o := range spec.Operators {
 		for i := range o.Workers {
 			j.Workers = append(j.Workers, Worker{Operator: o.Name, Index: i})
@@ -174,6 +182,7 @@ func (j *Job) Worker(operator string, index int) *Worker {
 // Clone returns a copy that shares nothing that changes.
 func (j *Job) Clone() *Job {
 	c := *j
+	c.View = slices.Clone(j.View)
 	c.Workers = slices.Clone(j.Workers)
 	for i := range c.Workers {
 		c.Workers[i].FailedAt = slices.Clone(c.Workers[i].FailedAt)
@@ -203,6 +212,9 @@ func DecodeJob(value []byte) (*Job, error) {
 
 func (j *Job) check() error {
 	if err := CheckName("job", j.ID); err != nil {
+		return err
+	}
+	if err := j.checkView(); err != nil {
 		return err
 	}
 	next := 0
@@ -240,6 +252,46 @@ func (j *Job) check() error {
 func (w *Worker) Fail() {
 	w.Failures++
 	w.FailedAt, w.FailedIn = append(w.FailedAt, Never), append(w.FailedIn, w.Epoch)
+}
+
+func (j *Job) checkView() error {
+	for i, name := range j.Spec.Backups {
+		if err := CheckName("backup server", name); err != nil {
+			return err
+		}
+		if slices.Contains(j.Spec.Backups[:i], name) {
+			return fmt.Errorf("backup server %q is named twice", name)
+		}
+	}
+	for i, name := range j.View {
+		if !slices.Contains(j.Spec.Backups, name) || slices.Contains(j.View[:i], name) {
+			return fmt.Errorf("view %q of backup servers %q", j.View, j.Spec.Backups)
+		}
+	}
+	if len(j.View) == 0 && len(j.Spec.Backups) > 0 {
+		return fmt.Errorf("none of the backup servers %q counts", j.Spec.Backups)
+	}
+	return nil
+}
+
+// What a record may need. It is one message, of which NATS takes 1 MiB unless it is told otherwise.
+const (
+	maxRecord  = 1 << 20
+	forHistory = 384 << 10 // with the texts cut as controllers do
+	forWorker  = 1 << 9    // what a worker's part grows by: its node, counters, and some failures
+)
+
+// CheckSize reports with ErrTooLarge if the record of a job that is submitted leaves too little room for what is to be added to it.
+func (j *Job) CheckSize() error {
+	bytes := len(j.Encode())
+	for _, w := range j.Workers {
+		bytes += forWorker + len(w.Operator)
+	}
+	if bytes > maxRecord-forHistory {
+		return fmt.Errorf("%w: %d workers and %d bytes of flags and names make a record of %d bytes, want at most %d: use fewer workers",
+			ErrTooLarge, len(j.Workers), len(encode(j.Spec)), bytes, maxRecord-forHistory)
+	}
+	return nil
 }
 
 func encode(v any) []byte {

@@ -69,6 +69,15 @@ type Status struct {
 	Counters Counters `json:"counters"`
 }
 
+// Suspect is a backup server that fails a job on this node, or does not answer it. It is told in each beat for as long as that
+// is so.
+type Suspect struct {
+	Job    string `json:"job"`
+	Server string `json:"server"`
+	Why    string `json:"why"`            // one line
+	Lost   bool   `json:"lost,omitempty"` // it is there, and has lost what it was given: waiting is of no use
+}
+
 // Beat is what a node says of itself.
 type Beat struct {
 	Node     string    `json:"node"`
@@ -77,7 +86,8 @@ type Beat struct {
 	Slots    int       `json:"slots"`  // workers that it takes
 	Programs []Program `json:"programs"`
 	Workers  []Status  `json:"workers,omitempty"`
-	Ending   bool      `json:"ending,omitempty"`  // the process is about to end: what it runs should be moved off
+	Ending   bool      `json:"ending,omitempty"` // the process is about to end: what it runs should be moved off
+	Suspects []Suspect `json:"suspects,omitempty"`
 	Leaving  bool      `json:"leaving,omitempty"` // the process ends now: what it runs is lost
 	// What follows is for people.
 	Host       string `json:"host,omitempty"`

@@ -171,7 +171,7 @@ func (p *led) program() Program {
 }
 
 func (p *led) spec() cluster.Spec {
-	return cluster.Spec{Name: "led", Version: "1", Backup: "store", Operators: []cluster.Operator{
+	return cluster.Spec{Name: "led", Version: "1", Backups: []string{"store"}, Operators: []cluster.Operator{
 		{Name: "numbers", Workers: 1, Compute: 1, Source: true},
 		{Name: "follow", Workers: 2, Compute: 1},
 		{Name: "lead", Workers: 1, Compute: 1},

@@ -66,6 +66,7 @@ func (h *host) beat(now time.Time, leaving bool) []byte {
 			b.Workers = append(b.Workers, c.status())
 		}
 	}
+	b.Suspects = h.suspects()
 	slices.SortFunc(b.Workers, func(x, y cluster.Status) int {
 		return cmp.Or(cmp.Compare(x.Job, y.Job), cmp.Compare(x.Operator, y.Operator), cmp.Compare(x.Index, y.Index))
 	})

@@ -118,6 +118,10 @@ func (c *incarnation) load(ctx context.Context) (*worker.Worker, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
+	if p.blue.Guarantee == worker.None && c.failures > 0 && p.node(c.place.operator).IsSource {
+		return nil, hopeless(fmt.Errorf("source %s was running, and would begin again at the start of its input: guarantee %v saves no position; "+
+			"submit the job again, with another guarantee if it has to survive that", c.name(), worker.None))
+	}
 	if p.store != nil {
 		owner := fmt.Sprintf("%s/%s/%s/worker-%d", p.job.Name, p.job.Incarnation, c.place.operator, c.place.index)
 		if err := backup.SaveIncarnation(p.store, owner, backup.WorkerRecord{Epoch: c.epoch, Failures: c.failures}); err != nil {
@@ -232,11 +236,11 @@ func (c *incarnation) status() cluster.Status {
 		s.Error = oneLine(c.cannot)
 	}
 	if c.err != nil {
-		s.Error, _, _ = strings.Cut(c.err.Error(), "\n")
+		s.Error = firstLine(c.err)
 		s.Hopeless = isHopeless(c.err)
 		var p *worker.Panic
 		if errors.As(c.err, &p) {
-			s.Stack = p.Stack
+			s.Stack = p.Stack[:min(len(p.Stack), maxStack)]
 		}
 	}
 	return s
@@ -244,6 +248,18 @@ func (c *incarnation) status() cluster.Status {
 
 // oneLine is the text of joined errors.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
+
+// Limits of texts in a beat, which is one message for all workers of the node. Records keep no more of them.
+const (
+	maxLine  = 1 << 10
+	maxStack = 8 << 10
+)
+
+// firstLine is what others are told of an error.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.ToValidUTF8(line[:min(len(line), maxLine)], "")
+}
 
 func counters(w *worker.Worker) cluster.Counters {
 	s := w.Stats()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/backup/copies"
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
@@ -93,6 +94,7 @@ func (h *host) reconcile(j *job) {
 		h.unprepare(j)
 		return
 	}
+	h.narrow(j)
 	for i := range j.record.Workers {
 		w := &j.record.Workers[i]
 		if at := (place{w.Operator, w.Index}); wanted[at] != nil && j.workers[at] == nil {
@@ -167,19 +169,23 @@ type preparation struct {
 	blue    *Blueprint
 	nodes   []*stream.Node
 	job     worker.Job
-	store   backup.Store // nil if the job backs up nothing
-	release func()       // of store; nil if there is none
+	store   backup.Store  // nil if the job backs up nothing
+	copies  *copies.Store // the same, if it is of several servers
+	release func()        // of store; nil if there is none
 }
 
-// failed says whether there is no use in waiting for it.
-func (p *preparation) failed() bool {
+// isReady says whether there is anything to wait for.
+func (p *preparation) isReady() bool {
 	select {
 	case <-p.ready:
-		return p.err != nil
+		return true
 	default:
 		return false
 	}
 }
+
+// failed says whether there is no use in waiting for it.
+func (p *preparation) failed() bool { return p.isReady() && p.err != nil }
 
 // node returns an operator by its name.
 func (p *preparation) node(operator string) *stream.Node {
@@ -192,8 +198,13 @@ func (h *host) prepare(record *cluster.Job) *preparation {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &preparation{users: 1, cancel: cancel, ready: make(chan struct{})}
 	h.tasks.Go(func() {
-		defer close(p.ready)
 		p.err = guard(func() error { return h.makeReady(ctx, record, p) })
+		close(p.ready)
+		h.do(func() {
+			if j := h.jobs[record.ID]; j != nil && j.prepared == p {
+				h.narrow(j) // the record may have changed meanwhile
+			}
+		})
 	})
 	return p
 }
@@ -202,6 +213,7 @@ func (h *host) prepare(record *cluster.Job) *preparation {
 func (h *host) unprepare(j *job) {
 	if j.prepared != nil {
 		j.prepared.cancel()
+		h.giveUp(j.prepared)
 		h.leave(j.prepared)
 		j.prepared = nil
 	}
@@ -234,13 +246,13 @@ func (h *host) makeReady(ctx context.Context, record *cluster.Job, p *preparatio
 		return hopeless(err)
 	}
 	p.job = worker.Job{Name: record.Spec.Name, Incarnation: record.ID}
-	if record.Spec.Backup == "" {
+	if len(record.Spec.Backups) == 0 {
 		if p.blue.Guarantee != worker.None {
 			return hopeless(fmt.Errorf("guarantee %v needs a backup server, and the job names none", p.blue.Guarantee))
 		}
 		return nil
 	}
-	if p.store, p.release, err = h.stores.acquire(ctx, record.Spec.Backup); err != nil {
+	if err := h.openStore(ctx, record, p); err != nil {
 		return err
 	}
 	if p.blue.Keep != nil {

@@ -91,7 +91,7 @@ func (l *lab) withNATS() *lab {
 func (l *lab) start(name string, change ...func(*Options)) *process {
 	p := &process{name: name, reach: &reach{records: l.records, messages: l.messages}, ended: make(chan struct{})}
 	o := Options{
-		Name: name, Slots: 8, Cluster: "lab", Programs: l.programs, Records: p, Messages: p, Limits: "none", Grace: -1,
+		Name: name, Slots: 8, Cluster: "lab", Programs: l.programs, Records: p, Messages: p, Limits: "none", Grace: -1, Lease: 10 * time.Second,
 		OpenStore: func(context.Context, string) (backup.Store, error) {
 			l.opened.Add(1)
 			return unclosed{l.store, &l.opened}, nil
@@ -254,6 +254,11 @@ func (l *lab) drive(id string, sessions map[string]string, ok func(j *cluster.Jo
 func (l *lab) heed(j *cluster.Job, b *cluster.Beat) *cluster.Job {
 	next := j.Clone()
 	changed := false
+	for _, s := range b.Suspects {
+		if at := slices.Index(next.View, s.Server); s.Job == j.ID && at >= 0 && len(next.View) > 1 {
+			next.View, changed = slices.Delete(next.View, at, at+1), true
+		}
+	}
 	for i := range b.Workers {
 		s := &b.Workers[i]
 		w := next.Worker(s.Operator, s.Index)

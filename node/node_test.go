@@ -175,7 +175,7 @@ func TestWorkersThatCannotBeLoaded(t *testing.T) {
 		"other version":   {func(_ *counting, s *cluster.Spec, _ *Options) { s.Version = "2" }, true, `carries version "1" of counting, the job is of version "2"`},
 		"bad arguments":   {func(_ *counting, s *cluster.Spec, _ *Options) { s.Args = []string{"x"} }, true, "arguments that cannot work"},
 		"other topology":  {func(_ *counting, s *cluster.Spec, _ *Options) { s.Args = []string{"4"} }, true, "run one build of the program everywhere"},
-		"no backups":      {func(_ *counting, s *cluster.Spec, _ *Options) { s.Backup = "" }, true, "needs a backup server"},
+		"no backups":      {func(_ *counting, s *cluster.Spec, _ *Options) { s.Backups = nil }, true, "needs a backup server"},
 		"no servers":      {func(_ *counting, _ *cluster.Spec, o *Options) { o.OpenStore = nil }, true, "knows no backup servers"},
 		"pipe":            {func(p *counting, _ *cluster.Spec, _ *Options) { p.pipes = true }, true, "use an input that can be read again"},
 		"server away": {func(_ *counting, _ *cluster.Spec, o *Options) {

@@ -177,7 +177,7 @@ func (p *counting) windows() []stream.Option {
 
 // spec is the job's.
 func (p *counting) spec() cluster.Spec {
-	s := cluster.Spec{Name: "counting", Version: "1", Backup: "store", Operators: []cluster.Operator{
+	s := cluster.Spec{Name: "counting", Version: "1", Backups: []string{"store"}, Operators: []cluster.Operator{
 		{Name: "numbers", Workers: 2, Compute: 1, Source: true},
 		{Name: "tally", Workers: 3, Compute: 2},
 		{Name: "out", Workers: 1, Compute: 1, Sink: true},

@@ -63,12 +63,14 @@ type Options struct {
 	Messages cluster.Messages
 	// Bus carries what workers of different processes send each other. Without one all of a job must be here.
 	Bus *link.Bus
-	// OpenStore opens the store of a backup server. It is called once while any job uses it, and may wait for the server
-	// as long as ctx goes on, which ends the opening and not the store.
+	// OpenStore opens the store of a backup server, and may wait for it as long as ctx goes on, which ends the opening and not
+	// the store. Jobs with one server share a store; for one with several it is called once per server, and again until that
+	// answers.
 	OpenStore func(ctx context.Context, backupServer string) (backup.Store, error)
 	// Beat is how often the node says what it does; default 100 ms. Often enough that controllers miss it soon.
 	Beat time.Duration
-	// Lease is how long the node keeps its workers without having written its record; default 10 s.
+	// Lease is how long the node keeps its workers without having written its record; default 20 s. In a cluster of NATS servers it
+	// may take 10 s until records can be written again after one of them has died.
 	Lease time.Duration
 	// Grace is how long the node waits, when Run's context ends, for its workers to be moved without loss; default 10 s. It needs
 	// another node with free slots. Negative: it leaves at once.
@@ -86,7 +88,7 @@ const graceTime = 5 * time.Second
 
 // withDefaults returns o with its zero fields filled in, or what is wrong with it.
 func (o Options) withDefaults() (Options, error) {
-	o.Slots, o.Beat, o.Lease = cmp.Or(o.Slots, 1), cmp.Or(o.Beat, 100*time.Millisecond), cmp.Or(o.Lease, 10*time.Second)
+	o.Slots, o.Beat, o.Lease = cmp.Or(o.Slots, 1), cmp.Or(o.Beat, 100*time.Millisecond), cmp.Or(o.Lease, 20*time.Second)
 	o.Grace = cmp.Or(o.Grace, 10*time.Second)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	faults := []error{cluster.CheckName("node", o.Name), cluster.CheckName("cluster", o.Cluster)}

@@ -219,7 +219,7 @@ func TestWorkerThatCannotRetire(t *testing.T) {
 		l.start("a")
 		sessions := map[string]string{"a": l.session("a", "")}
 		spec := p.spec()
-		spec.Backup = ""
+		spec.Backups = nil
 		l.submit("j1", spec)
 		l.drive("j1", sessions, l.running(sessions))
 		l.update("j1", func(j *cluster.Job) { j.Worker("tally", 1).Retire = true })

@@ -29,7 +29,7 @@ func newStores(open func(ctx context.Context, server string) (backup.Store, erro
 // acquire returns the store of a server, and how to give it back.
 func (s *stores) acquire(ctx context.Context, server string) (backup.Store, func(), error) {
 	if s.open == nil {
-		return nil, nil, hopeless(fmt.Errorf("this node knows no backup servers, such as %q", server))
+		return nil, nil, errNoServers(server)
 	}
 	s.mu.Lock()
 	e := s.of[server]

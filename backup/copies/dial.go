@@ -68,7 +68,7 @@ func Open(ctx context.Context, names []string, open func(ctx context.Context, na
 		}
 	}
 	if opened == 0 {
-		return nil, errors.Join(errs...)
+		return nil, oneLine(errs)
 	}
 	s := start(view, o)
 	s.mu.Lock()
@@ -131,4 +131,13 @@ func (s *Store) openLater(m *member, open func(context.Context, string) (backup.
 		s.o.Log.Info("backup copy answers", "copy", m.name)
 		return
 	}
+}
+
+// oneLine joins errors for people.
+func oneLine(errs []error) error {
+	all := errs[0]
+	for _, err := range errs[1:] {
+		all = fmt.Errorf("%w; %w", all, err)
+	}
+	return all
 }

@@ -93,9 +93,11 @@ func TestDialGoesOnWithoutAServer(t *testing.T) {
 		x <- applyWait(s, put(1, "x"))
 	}()
 	require.Empty(t, fenced)
+	require.Len(t, s.Suspicions(), 1)
 	c.start("two")
 	require.NoError(t, <-fenced)
 	require.NoError(t, <-x)
+	require.Empty(t, s.Suspicions())
 	require.Equal(t, []string{"x"}, keysOf(t, c.stores["two"]))
 	require.NoError(t, s.Close())
 
@@ -166,6 +168,10 @@ func TestServerThatHasLostItsDisk(t *testing.T) {
 	require.ErrorIs(t, why, remote.ErrReplaced)
 	mu.Unlock()
 	require.Empty(t, y)
+	list := s.Suspicions()
+	require.Len(t, list, 1)
+	require.Equal(t, "one", list[0].Name)
+	require.ErrorIs(t, list[0].Err, remote.ErrReplaced)
 
 	next := c.dial(Options{}, "one", "two")
 	require.NoError(t, next.Fence(owner, 2))

@@ -23,7 +23,7 @@ type member struct {
 
 	dropped   bool
 	trouble   error         // why the last question failed; nil once it has answered
-	suspected bool          // Options.Suspect knows
+	suspected error         // what Options.Suspect was told; nil as long as there is nothing to tell, and once it has answered
 	asked     int           // questions to which it owes an answer
 	silent    time.Duration // for how long it has, with something to answer
 	again     []*part       // what to send again
@@ -59,7 +59,7 @@ func (m *member) isGone() bool {
 
 // heard takes note of an answer. Store.mu is held.
 func (m *member) heard() {
-	m.trouble, m.suspected, m.silent, m.wait, m.waited = nil, false, 0, 0, 0
+	m.trouble, m.suspected, m.silent, m.wait, m.waited = nil, nil, 0, 0, 0
 }
 
 // failed takes note of a failure. Store.mu is held.
@@ -73,17 +73,35 @@ func (s *Store) failed(m *member, err error) {
 
 // suspect has the watch tell Options.Suspect, once. Store.mu is held.
 func (s *Store) suspect(m *member, err error) {
-	if m.suspected || m.dropped {
+	if m.suspected != nil || m.dropped {
 		return
 	}
-	m.suspected = true
-	s.suspicions = append(s.suspicions, suspicion{m.name, fmt.Errorf("backup copy %q: %w", m.name, err)})
+	m.suspected = fmt.Errorf("backup copy %q: %w", m.name, err)
+	s.suspicions = append(s.suspicions, Suspicion{m.name, m.suspected})
 	s.signal()
 }
 
-type suspicion struct {
-	name string
-	err  error
+// Suspicion is a member in trouble.
+type Suspicion struct {
+	Name string
+	Err  error
+}
+
+// Suspicions returns the members of the view that Options.Suspect was told of, and that have not answered since, with what
+// is wrong with them now: one that was silent may come back without its store.
+func (s *Store) Suspicions() (list []Suspicion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.view {
+		switch {
+		case m.suspected == nil:
+		case m.trouble != nil:
+			list = append(list, Suspicion{m.name, fmt.Errorf("backup copy %q: %w", m.name, m.trouble)})
+		default:
+			list = append(list, Suspicion{m.name, m.suspected})
+		}
+	}
+	return list
 }
 
 // isRefusal says that an error is an answer, which every member would give.

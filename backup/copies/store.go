@@ -54,7 +54,7 @@ type Store struct {
 	owned      []owned
 	lanes      map[string]*lane
 	busy       int // calls and batches under way
-	suspicions []suspicion
+	suspicions []Suspicion
 	free       []*write
 }
 
@@ -261,12 +261,12 @@ func (s *Store) reader(tried []*member) (m *member, others bool) {
 		if slices.Contains(tried, c) {
 			continue
 		}
-		healthy := c.trouble == nil && !c.suspected && c.isReady()
+		healthy := c.trouble == nil && c.suspected == nil && c.isReady()
 		switch {
 		case m == nil:
 			m = c
 		case !healthy:
-		case m.trouble != nil || m.suspected || !m.isReady():
+		case m.trouble != nil || m.suspected != nil || !m.isReady():
 			m, others = c, false
 		default:
 			others = true

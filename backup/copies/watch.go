@@ -45,7 +45,7 @@ func (s *Store) pass(d time.Duration) {
 		} else if m.silent += d; m.silent > s.o.Patience {
 			s.suspect(m, fmt.Errorf("no answer for %v", s.o.Patience))
 		}
-		if s.closed && (m.suspected || !m.isReady()) {
+		if s.closed && (m.suspected != nil || !m.isReady()) {
 			failing = append(failing, s.giveUp(m)...)
 		}
 		if m.waited += d; len(m.again) > 0 && m.waited >= m.wait && m.isReady() {
@@ -82,8 +82,8 @@ func (s *Store) tell() {
 	s.suspicions = nil
 	s.mu.Unlock()
 	for _, x := range list {
-		s.o.Log.Warn("backup copy in trouble", "copy", x.name, "err", x.err)
-		s.o.Suspect(x.name, x.err)
+		s.o.Log.Warn("backup copy in trouble", "copy", x.Name, "err", x.Err)
+		s.o.Suspect(x.Name, x.Err)
 	}
 }
 

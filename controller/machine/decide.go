@@ -62,6 +62,7 @@ func (d *decision) live(yields bool) {
 		d.end(cluster.Finished, "")
 		return
 	}
+	d.narrow()
 	for i := range d.job().Workers {
 		if d.failures(i); d.job().State.Ended() {
 			return
@@ -216,7 +217,7 @@ func (d *decision) end(state cluster.State, why string) {
 	for i := range j.Workers {
 		d.release(i)
 	}
-	j.State, j.Why, j.Ended = state, why, d.now
+	j.State, j.Why, j.Ended = state, cut(why, 2*maxWhat), d.now
 }
 
 // yield gives up all places of the job, so that an older one need not wait for ever.

@@ -29,6 +29,8 @@
 //     a job at a time.
 //  9. A worker that cannot retire, or not in time, is moved at the cost of a failure if its node is to be emptied, and else told to
 //     go on where it is.
+//  10. A backup server that has failed a job for some time, or has lost what it was given, is taken out of the job's view, with
+//     an incident (servers.go): never the last one, and none that is only silent as long as no other one works.
 //
 // What is not in records is forgotten with the leader: how often a worker broke in a row, and how long to wait before it is
 // tried again. A new leader begins to count anew.

@@ -37,7 +37,8 @@ type fake struct {
 	leaving       bool
 	slow          bool                      // its workers do not retire while it is set
 	says          map[string]cluster.Status // by worker's name, while it has the status's epoch; 0 stands for any
-	hides         bool                      // it does not list its workers
+	suspects      []cluster.Suspect
+	hides         bool // it does not list its workers
 }
 
 var program = cluster.Program{Name: "count", Version: "v1"}
@@ -129,7 +130,7 @@ func (b *bench) requireNoFailures(id string) {
 
 func (b *bench) beat(n *fake) *cluster.Beat {
 	n.number++
-	beat := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: n.programs, Ending: n.ending, Leaving: n.leaving}
+	beat := &cluster.Beat{Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: n.programs, Ending: n.ending, Leaving: n.leaving, Suspects: n.suspects}
 	if n.hides {
 		return beat
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	BackoffFirst, BackoffMost time.Duration
 	// Steady is how long a worker must have processed items for its earlier breaks to be forgotten [10 s].
 	Steady time.Duration
+	// Server is how long a backup server must have failed a job before the job goes on without it, for good [3 s]. Less
+	// shortens the pause; more gives a server the time to be started again.
+	Server time.Duration
 	// Breaks in a row, without a steady time between them, end the job [8].
 	Breaks int
 	// Retire is how long a worker that has to move may take to end without loss [10 s]. After that it is moved at the cost of a
@@ -54,6 +57,7 @@ func (c Config) withDefaults() Config {
 	c.BackoffFirst = cmp.Or(c.BackoffFirst, 100*time.Millisecond)
 	c.BackoffMost = max(cmp.Or(c.BackoffMost, 10*time.Second), c.BackoffFirst)
 	c.Steady = cmp.Or(c.Steady, 10*time.Second)
+	c.Server = cmp.Or(c.Server, 3*time.Second)
 	c.Breaks = cmp.Or(c.Breaks, 8)
 	c.Retire = cmp.Or(c.Retire, 10*time.Second)
 	c.Calm = cmp.Or(c.Calm, 10*time.Second)
@@ -106,6 +110,7 @@ type job struct {
 	trouble  []trouble    // by worker
 	move     *move        // of the worker that is asked to retire; nil if there is none
 	calm     time.Time    // since when all its workers have been running; zero if they are not
+	servers  suspects     // backup servers
 }
 
 // New returns a machine that does not lead.

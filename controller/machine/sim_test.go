@@ -158,7 +158,7 @@ func newSimMachine() *Machine {
 }
 
 func (s *sim) submit(id string) {
-	spec := cluster.Spec{Name: program.Name, Version: program.Version, Operators: []cluster.Operator{
+	spec := cluster.Spec{Name: program.Name, Version: program.Version, Backups: []string{"x", "y", "z"}, Operators: []cluster.Operator{
 		{Name: "read", Workers: 1, Compute: 1, Source: true}, {Name: "count", Workers: 2, Compute: 1}, {Name: "write", Workers: 1, Compute: 1, Sink: true},
 	}}
 	switch {

@@ -84,6 +84,8 @@ func (t *truth) changed(s *sim, before, after []byte) {
 		s.t.Errorf("at %v: %s\nfrom %s\nto   %s", s.now.Sub(start), what, before, after)
 	}
 	switch {
+	case len(now.View) == 0 || slices.ContainsFunc(now.View, func(server string) bool { return !slices.Contains(old.View, server) }):
+		bad("the view grows, or nothing is left")
 	case now.Term < old.Term:
 		bad("an earlier leader has written")
 	case old.State.Ended() && (now.State != old.State || now.Why != old.Why || !reflect.DeepEqual(now.Workers, old.Workers)):

@@ -25,6 +25,7 @@ type simNode struct {
 	view        map[string]*cluster.Job
 	seen        map[statusKey]bool // incarnations that were begun in this session
 	workers     []*incarnation
+	suspects    []cluster.Suspect
 }
 
 // incarnation is one that a node has begun.
@@ -228,6 +229,19 @@ func (n *simNode) work(w *incarnation) {
 	}
 }
 
+// suspicious has a backup server fail a job, or answer again, now and then.
+func (n *simNode) suspicious() []cluster.Suspect {
+	switch {
+	case n.s.fault(0.01):
+		n.suspects = slices.Concat(n.suspects, []cluster.Suspect{{
+			Job: fmt.Sprint("job", n.s.rand.IntN(3)), Server: string(rune('x' + n.s.rand.IntN(3))), Lost: n.s.chance(0.2),
+		}})
+	case n.s.chance(0.01):
+		n.suspects = nil
+	}
+	return n.suspects
+}
+
 // beats sends a beat now and goes on.
 func (n *simNode) beats() {
 	defer n.s.after(100*time.Millisecond, n.beats)
@@ -241,7 +255,7 @@ func (n *simNode) beat(leaving bool) {
 	n.number++
 	b := &cluster.Beat{
 		Node: n.name, Session: n.session, Number: n.number, Slots: n.slots, Programs: []cluster.Program{program},
-		Ending: n.ending, Leaving: leaving,
+		Ending: n.ending, Leaving: leaving, Suspects: n.suspicious(),
 	}
 	for _, w := range n.workers {
 		b.Workers = append(b.Workers, cluster.Status{

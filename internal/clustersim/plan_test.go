@@ -90,7 +90,7 @@ func (p *plan) drawOperators(rnd *rand.Rand) {
 }
 
 func (p *plan) spec() cluster.Spec {
-	return cluster.Spec{Name: p.id, Version: "1", Operators: p.operators, Backup: store}
+	return cluster.Spec{Name: p.id, Version: "1", Operators: p.operators, Backups: []string{store}}
 }
 
 func (p *plan) workers() int {
