@@ -24,6 +24,7 @@ type ledger struct {
 	mu      sync.Mutex
 	over    time.Time               // since when all nodes can know that the job has ended; zero before
 	worked  map[incarnation]bool    // has processed something
+	retired map[incarnation]bool    // has ended without loss, as the record says
 	newest  map[incarnation]uint64  // epoch that has, of each worker: epoch 0
 	zombies int                     // partitions that have worked beside a successor
 	spent   float64                 // thetas of all sets that have begun
@@ -43,7 +44,7 @@ type incarnation struct {
 }
 
 func newLedger(p *plan) *ledger {
-	return &ledger{plan: p, worked: map[incarnation]bool{}, newest: map[incarnation]uint64{}, sets: map[int][]*set{}, results: map[int]*results{}}
+	return &ledger{plan: p, worked: map[incarnation]bool{}, retired: map[incarnation]bool{}, newest: map[incarnation]uint64{}, sets: map[int][]*set{}, results: map[int]*results{}}
 }
 
 // fault notes what must not be. The ledger is locked.
@@ -53,9 +54,14 @@ func (l *ledger) fault(format string, args ...any) {
 	}
 }
 
+// lifeOf names the incarnation that one of its partitions belongs to.
+func (l *ledger) lifeOf(w *worker) incarnation {
+	return incarnation{w.at.Operator, w.at.Partition / l.plan.compute[w.at.Operator], w.at.Epoch}
+}
+
 // works is told whenever a worker does something. The ledger is locked.
 func (l *ledger) works(w *worker) {
-	life := incarnation{w.at.Operator, w.at.Partition / l.plan.compute[w.at.Operator], w.at.Epoch}
+	life := l.lifeOf(w)
 	l.worked[life] = true
 	life.epoch = 0
 	if l.newest[life] = max(l.newest[life], w.at.Epoch); l.newest[life] > w.at.Epoch && !w.zombie {
@@ -92,6 +98,9 @@ func (l *ledger) begin(s *set) {
 	if l.plan.guarantee != runtime.Approximate {
 		return
 	}
+	if i > 0 && lives[i-1].theta == s.theta { // no failure came between: otherwise, see worker in records_test.go
+		return
+	}
 	if l.spent += s.theta; l.spent > l.plan.params.Theta*(1+1e-9) {
 		l.fault("I4: %s begins with theta %v, with which all have %v of %v", s, s.theta, l.spent, l.plan.params.Theta)
 	}
@@ -99,17 +108,23 @@ func (l *ledger) begin(s *set) {
 
 // compare looks what a set has that its successor was not restored with. The ledger is locked.
 func (l *ledger) compare(old, next *set) {
-	lost := 0
-	for id := range old.has {
-		_, had := old.base[id]
-		if _, ok := next.base[id]; !ok && !(had && old.begun > next.begun) { // else it has that from what its successor has saved
-			lost++
-		}
-	}
+	lost := old.lost(next)
 	// One more item may be in the lost state than counted as processed: if it alone passes theta, it waits for a backup.
 	if promised := l.plan.guarantee == runtime.Approximate || l.plan.guarantee == runtime.ErrorFree; promised && float64(lost) > max(old.theta, 1) {
 		l.fault("I1: %s has %d items that %s was restored without, theta is %v", old, lost, next, old.theta)
 	}
+}
+
+// lost counts what a set has that its successor was not restored with.
+func (s *set) lost(next *set) int {
+	n := 0
+	for id := range s.has {
+		_, had := s.base[id]
+		if _, ok := next.base[id]; !ok && !(had && s.begun > next.begun) { // else it has that from what its successor has saved
+			n++
+		}
+	}
+	return n
 }
 
 // beside looks at a set that may have a successor already: what it does can be saved no more. The ledger is locked.
@@ -266,6 +281,13 @@ func (l *ledger) mayCost(j *cluster.Job, nodes []*stream.Node) cost {
 func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (was, may cost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, lives := range l.sets {
+		for i, s := range lives[:max(len(lives), 1)-1] {
+			if next := lives[i+1]; l.retired[l.lifeOf(&s.worker)] && s.lost(next) > 0 {
+				l.fault("%s has retired with %d items that %s was restored without", s, s.lost(next), next)
+			}
+		}
+	}
 	may = l.mayCost(j, nodes)
 	count, seen := map[uint64]int{}, uint64(0)
 	for _, r := range l.results {

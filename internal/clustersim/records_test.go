@@ -157,6 +157,9 @@ func (o *records) job(id string, value []byte) {
 		if !slices.ContainsFunc(expected, func(what string) bool { return strings.Contains(in.What, what) }) {
 			bad("an incident that none of the faults explains: %s of epoch %d: %s", now.Worker(in.Operator, in.Worker).Name(), in.Epoch, in.What)
 		}
+		if strings.HasSuffix(in.What, "without loss") && !in.Failure {
+			l.retired[incarnation{in.Operator, in.Worker, in.Epoch}] = true
+		}
 	}
 	for i := range now.Workers {
 		o.worker(l, now.ID, &old.Workers[i], &now.Workers[i], bad)
@@ -175,6 +178,7 @@ func (o *records) job(id string, value []byte) {
 // expected is what incidents may say.
 var expected = []string{
 	"was not heard of", "was started again", "has ended", "has given up its name", // of nodes
+	"moved off node",                                                 // that is about to end, or for one that has less to do
 	"gave up its place", "wait for free slots", "no node that is up", // of slots
 	hated, clustertest.ErrUnreached.Error(),
 }
@@ -206,10 +210,10 @@ func (o *records) worker(l *ledger, job string, old, now *cluster.Worker, bad fu
 		return
 	}
 	o.sessions[key] = session
-	// Whatever an earlier incarnation has done cost a part of the budget before this one was made.
+	// Whatever an earlier incarnation has done cost a part of the budget before this one was made, unless it has retired.
 	had := uint64(0)
 	for w := range l.worked {
-		if w.operator == now.Operator && w.index == now.Index && w.epoch < now.Epoch {
+		if w.operator == now.Operator && w.index == now.Index && w.epoch < now.Epoch && !l.retired[w] {
 			had++
 		}
 	}
