@@ -6,12 +6,14 @@
 // them what they do. It knows what no worker can: what an incarnation had that was lost, and who still works beside
 // its successor. So it can say which invariant of docs/design.md was broken, and not only that the result is wrong:
 //
-//	I1      what a restored state lacks of the one before it, and what a zombie has beyond it, is within theta
-//	I2, I3  what is missing from the result is within what the failures in the job's record may cost, each by its own share
-//	I4      the thetas of all incarnations of all partitions add up to at most Theta; an incarnation that has worked is
-//	        a failure in the record before there is another one
-//	I5, I6  what a partition is given is numbered by who gives it, and no number comes twice, nor a lower one later, since what the
-//	I7      restored state holds
+//	I1      what a restored state lacks of the one before it, and what a zombie has beyond it, is within theta; of a worker that
+//	        has moved in order nothing is lacking
+//	I2, I3  what the result lacks, and what it has twice, is within what the failures in the job's record may cost, each by
+//	        the share that it had
+//	I4      the thetas of all incarnations that have failed, and of the last, add up to at most Theta; one that has worked is a
+//	        failure in the record, or has moved in order, before there is another
+//	I5-I7   what a partition is given is numbered by who gives it, and of each giver the numbers grow, from those that the
+//	        restored state holds
 //
 // The machines of package threshold check themselves with the build tag invariants. Besides: records only change as they
 // may, nobody works whose lease is over or whose job has ended, and every job ends, with its results, once the faults have.

@@ -24,10 +24,9 @@ type ledger struct {
 	mu      sync.Mutex
 	over    time.Time               // since when all nodes can know that the job has ended; zero before
 	worked  map[incarnation]bool    // has processed something
-	retired map[incarnation]bool    // has ended without loss, as the record says
 	newest  map[incarnation]uint64  // epoch that has, of each worker: epoch 0
+	moved   map[incarnation]bool    // has ended without loss, the record says
 	zombies int                     // partitions that have worked beside a successor
-	spent   float64                 // thetas of all sets that have begun
 	sets    map[int][]*set          // by partition, those that have begun, the newest last
 	begun   int                     // how many have
 	results map[int]*results        // by partition of the sink
@@ -44,7 +43,7 @@ type incarnation struct {
 }
 
 func newLedger(p *plan) *ledger {
-	return &ledger{plan: p, worked: map[incarnation]bool{}, retired: map[incarnation]bool{}, newest: map[incarnation]uint64{}, sets: map[int][]*set{}, results: map[int]*results{}}
+	return &ledger{plan: p, worked: map[incarnation]bool{}, newest: map[incarnation]uint64{}, moved: map[incarnation]bool{}, sets: map[int][]*set{}, results: map[int]*results{}}
 }
 
 // fault notes what must not be. The ledger is locked.
@@ -54,14 +53,9 @@ func (l *ledger) fault(format string, args ...any) {
 	}
 }
 
-// lifeOf names the incarnation that one of its partitions belongs to.
-func (l *ledger) lifeOf(w *worker) incarnation {
-	return incarnation{w.at.Operator, w.at.Partition / l.plan.compute[w.at.Operator], w.at.Epoch}
-}
-
 // works is told whenever a worker does something. The ledger is locked.
 func (l *ledger) works(w *worker) {
-	life := l.lifeOf(w)
+	life := incarnation{w.at.Operator, w.at.Partition / l.plan.compute[w.at.Operator], w.at.Epoch}
 	l.worked[life] = true
 	life.epoch = 0
 	if l.newest[life] = max(l.newest[life], w.at.Epoch); l.newest[life] > w.at.Epoch && !w.zombie {
@@ -95,36 +89,22 @@ func (l *ledger) begin(s *set) {
 		l.compare(lives[i-1], s)
 	}
 	l.sets[s.at.Partition] = slices.Insert(lives, i, s)
-	if l.plan.guarantee != runtime.Approximate {
-		return
-	}
-	if i > 0 && lives[i-1].theta == s.theta { // no failure came between: otherwise, see worker in records_test.go
-		return
-	}
-	if l.spent += s.theta; l.spent > l.plan.params.Theta*(1+1e-9) {
-		l.fault("I4: %s begins with theta %v, with which all have %v of %v", s, s.theta, l.spent, l.plan.params.Theta)
-	}
 }
 
 // compare looks what a set has that its successor was not restored with. The ledger is locked.
 func (l *ledger) compare(old, next *set) {
-	lost := old.lost(next)
+	lost := 0
+	for id := range old.has {
+		_, had := old.base[id]
+		if _, ok := next.base[id]; !ok && !(had && old.begun > next.begun) { // else it has that from what its successor has saved
+			lost++
+		}
+	}
+	old.lost = max(old.lost, lost)
 	// One more item may be in the lost state than counted as processed: if it alone passes theta, it waits for a backup.
 	if promised := l.plan.guarantee == runtime.Approximate || l.plan.guarantee == runtime.ErrorFree; promised && float64(lost) > max(old.theta, 1) {
 		l.fault("I1: %s has %d items that %s was restored without, theta is %v", old, lost, next, old.theta)
 	}
-}
-
-// lost counts what a set has that its successor was not restored with.
-func (s *set) lost(next *set) int {
-	n := 0
-	for id := range s.has {
-		_, had := s.base[id]
-		if _, ok := next.base[id]; !ok && !(had && s.begun > next.begun) { // else it has that from what its successor has saved
-			n++
-		}
-	}
-	return n
 }
 
 // beside looks at a set that may have a successor already: what it does can be saved no more. The ledger is locked.
@@ -137,23 +117,23 @@ func (l *ledger) beside(s *set) {
 
 // results is what one partition of the sink has flushed.
 type results struct {
-	epoch   uint64 // of who may write
-	flushes int
-	last    int          // the flush before which all is safe: it was followed by another, or had been when the sink was opened
-	items   map[item]int // with the flush that they came with first
+	epoch uint64 // of who may write
+	items map[item]bool
+	safe  map[uint64]item // of each sender the last item that was committed: flushed, and another flush came after it
 }
 
 // sink keeps what it is given until it is flushed.
 type sink struct {
 	worker
-	part  int
-	fresh []item
+	part    int
+	fresh   []item
+	flushed []item // last; a failure may come between that and its commit
 }
 
 func (k *sink) results() *results {
 	r := k.l.results[k.part]
 	if r == nil {
-		r = &results{items: map[item]int{}}
+		r = &results{items: map[item]bool{}, safe: map[uint64]item{}}
 		k.l.results[k.part] = r
 	}
 	return r
@@ -174,8 +154,7 @@ func (k *sink) open() error {
 	if err := k.fenced(); err != nil {
 		return err
 	}
-	r := k.results()
-	r.epoch, r.last = k.at.Epoch, r.flushes
+	k.results().epoch = k.at.Epoch
 	return nil
 }
 
@@ -196,22 +175,25 @@ func (k *sink) Flush() error {
 	if err := k.fenced(); err != nil {
 		return err
 	}
-	r := k.results()
-	if len(k.fresh) > 0 {
-		r.flushes++
+	if len(k.fresh) == 0 {
+		return nil
 	}
-	for _, i := range k.fresh {
-		switch was, again := r.items[i]; {
-		case !again:
-			r.items[i] = r.flushes
-		case was == r.last: // the failure came between this flush and its commit
-			r.items[i] = r.flushes
-			k.l.flushed++
-		default:
-			k.l.fault("I6: %s is given %+v again, which came with flush %d; it was opened after flush %d", k, i, was, r.last)
+	r := k.results()
+	for _, i := range k.flushed {
+		if safe, ok := r.safe[i.Part]; !ok || i.after(safe) {
+			r.safe[i.Part] = i
 		}
 	}
-	k.fresh = k.fresh[:0]
+	for _, i := range k.fresh {
+		if safe, ok := r.safe[i.Part]; ok && !i.after(safe) {
+			k.l.fault("I6, I7: %s is given %+v, and %+v was committed before", k, i, safe)
+		}
+		if r.items[i] {
+			k.l.flushed++
+		}
+		r.items[i] = true
+	}
+	k.flushed, k.fresh = append(k.flushed[:0], k.fresh...), k.fresh[:0]
 	return nil
 }
 
@@ -281,13 +263,6 @@ func (l *ledger) mayCost(j *cluster.Job, nodes []*stream.Node) cost {
 func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (was, may cost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, lives := range l.sets {
-		for i, s := range lives[:max(len(lives), 1)-1] {
-			if next := lives[i+1]; l.retired[l.lifeOf(&s.worker)] && s.lost(next) > 0 {
-				l.fault("%s has retired with %d items that %s was restored without", s, s.lost(next), next)
-			}
-		}
-	}
 	may = l.mayCost(j, nodes)
 	count, seen := map[uint64]int{}, uint64(0)
 	for _, r := range l.results {
@@ -309,5 +284,25 @@ func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (was, may cost) {
 	if was.again > may.again {
 		l.fault("%d items are there twice, the failures may cost %d", was.again, may.again)
 	}
+	l.audit(j)
 	return was, may
+}
+
+// audit compares what the sets were with how they ended, by the job's record.
+func (l *ledger) audit(j *cluster.Job) {
+	spent := 0.0
+	for part, lives := range l.sets {
+		w := j.Worker("set", part/l.plan.compute["set"])
+		for _, s := range lives {
+			switch {
+			case slices.Contains(w.FailedIn, s.at.Epoch), s.at.Epoch == w.Epoch:
+				spent += s.theta
+			case s.lost > 0:
+				l.fault("%s has moved without loss, and lost %d items", s, s.lost)
+			}
+		}
+	}
+	if l.plan.guarantee == runtime.Approximate && spent > l.plan.params.Theta*(1+1e-9) {
+		l.fault("I4: the thetas of all incarnations that have failed, and of the last, add up to %v of %v", spent, l.plan.params.Theta)
+	}
 }

@@ -153,6 +153,7 @@ type set struct {
 	has   map[uint64]item
 	base  map[uint64]item // what it was restored with
 	fresh []item
+	lost  int // how much of it its successor lacked
 	begun int // which of all sets that have was the one; 0 before
 }
 

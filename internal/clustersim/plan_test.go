@@ -172,7 +172,12 @@ type trouble struct {
 
 var troubles = []trouble{
 	{6, "a node is killed", func(r *run) { r.node().crash(r) }},
-	{1, "a node ends in order", func(r *run) { r.node().leave(r) }},
+	{3, "a node ends in order", func(r *run) { r.node().leave(r) }},
+	{4, "a node is drained", func(r *run) {
+		key := cluster.DrainKey(r.node().name)
+		r.wanted[key] = []byte("x")
+		r.after(r.upTo(10*time.Second), func() { r.wanted[key] = nil })
+	}},
 	{1, "all nodes are killed", func(r *run) {
 		for _, s := range r.nodes {
 			s.crash(r)

@@ -3,13 +3,13 @@ package clustersim
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	simRuns = flag.Int("sim.runs", 8, "seeds of TestSimulation")
+	simRuns = flag.Int("sim.runs", 16, "seeds of TestSimulation")
 	simSeed = flag.Uint64("sim.seed", 0, "run only this seed, and say what happens")
 )
 
@@ -57,38 +57,7 @@ func TestSimulation(t *testing.T) {
 	require.Greater(t, sum.again, 0.2)
 	require.Greater(t, sum.zombies, *simRuns/40)
 	require.Greater(t, sum.flushed, *simRuns/40)
-}
-
-// tally is what has happened in all runs.
-type tally struct {
-	mu                                             sync.Mutex
-	jobs, items, failures, zombies, terms, flushed int
-	lost, again                                    float64 // the most, as a part of what the failures might have cost; where that is much
-}
-
-func (s *tally) String() string {
-	return fmt.Sprintf("%d jobs with %d items, %d failures; %d partitions worked beside a successor, %d changes of the leader, %d items flushed twice; at most %.2f of the bound were lost, %.2f of the bound came twice",
-		s.jobs, s.items, s.failures, s.zombies, s.terms, s.flushed, s.lost, s.again)
-}
-
-// add takes in one job.
-func (s *tally) add(l *ledger, j *cluster.Job, was, may cost) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.jobs++
-	s.items += int(l.plan.n)
-	s.zombies += l.zombies
-	s.flushed += l.flushed
-	for i := range j.Workers {
-		s.failures += int(j.Workers[i].Failures)
-	}
-	part := func(was, may uint64) float64 {
-		if may < 20 {
-			return 0
-		}
-		return float64(was) / float64(may)
-	}
-	s.lost, s.again = max(s.lost, part(was.lost, may.lost)), max(s.again, part(was.again, may.again))
+	require.Greater(t, sum.moves, *simRuns/4)
 }
 
 const (
@@ -117,7 +86,9 @@ type run struct {
 	nodes       []*site
 	controllers []*site
 	later       []due
+	wanted      map[string][]byte // what users want of records; nil is none
 
+	calm   atomic.Bool // all faults are over, and what they have led to
 	mu     sync.Mutex
 	faults []string // any goroutine, under mu
 	opened int      // stores that nodes have open, under mu
@@ -131,7 +102,7 @@ type due struct {
 
 func simulate(t *testing.T, seed uint64, sum *tally, say bool) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}}
+		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}, wanted: map[string][]byte{}}
 		r.net = clustertest.New(t, seed, drawFaults(r.rnd))
 		lasts := 10*time.Second + r.upTo(20*time.Second)
 		r.setUp(lasts)
@@ -261,19 +232,29 @@ func (r *run) open(more int) {
 func (r *run) runController(ctx context.Context, s *site, p *clustertest.Process) error {
 	return leader.Run(ctx, leader.Options{
 		Name: s.name, Cluster: "sim", Records: p, Messages: p, Tick: beat / 4, Log: r.logger(s.name),
-		Machine: machine.Config{Beat: beat, SuspectFloor: 5 * beat / 2, DeadFloor: 6 * beat},
+		Machine: machine.Config{Beat: beat, SuspectFloor: 5 * beat / 2, DeadFloor: 6 * beat, Retire: 4 * time.Second, Calm: 3 * time.Second},
 	})
 }
 
-// submit makes the record of a job, sooner or later.
+// submit has the record of a job made.
 func (r *run) submit(p *plan) {
+	r.wanted[cluster.JobKey(p.id)] = cluster.NewJob(p.id, p.spec(), time.Now()).Encode()
+}
+
+// ask does what users want of the records, if it has not been done.
+func (r *run) ask() {
 	user := r.net.Process("user")
 	defer user.Kill()
 	ctx, cancel := context.WithTimeout(context.Background(), step)
 	defer cancel()
-	_, err := user.Create(ctx, cluster.JobKey(p.id), cluster.NewJob(p.id, p.spec(), time.Now()).Encode())
-	if err != nil && !errors.Is(err, cluster.ErrConflict) {
-		r.after(step, func() { r.submit(p) })
+	for key, value := range r.wanted {
+		revision := r.records.there[key]
+		switch {
+		case value != nil && revision == 0:
+			_, _ = user.Create(ctx, key, value) // else it is tried again
+		case value == nil && revision != 0:
+			_ = user.Delete(ctx, key, revision)
+		}
 	}
 }
 
@@ -291,6 +272,7 @@ func (r *run) advance() {
 		s.begin(r)
 	}
 	r.records.look()
+	r.ask()
 }
 
 // failed says whether there is no use in going on.
@@ -349,6 +331,7 @@ func (r *run) settle() {
 }
 
 func (r *run) tearDown() {
+	r.calm.Store(true)
 	if r.failed() {
 		time.Sleep(time.Minute) // somebody may be stuck for a while
 	}
