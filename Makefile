@@ -35,13 +35,16 @@ lint: ## staticcheck
 race: ## the tests with the race detector and every invariant checked as the jobs run
 	$(GO) test -race -tags invariants -timeout 20m ./...
 
-sim: ## the protocol simulation, 20,000 seeds, that of backup servers, more random topologies, and clusters in fake time
+sim: ## the protocol simulation, 20,000 seeds, those of backup servers and controllers, more random topologies, and clusters in fake time
 	$(GO) test ./threshold -run Simulation -sim.runs=20000
 	$(GO) test ./backup/remote -run Simulation -sim.runs=3000
+	$(GO) test ./backup/copies -run Simulation -sim.runs=200
+	$(GO) test ./controller/machine -run Simulation -sim.runs=1000
 	$(GO) test -tags invariants ./controller -run Properties -rapid.checks=400
 	$(GO) test -tags invariants ./internal/clustersim -run Simulation -sim.runs=200
 
 e2e: ## clusters of real processes that are killed, stopped and cut off; the seed is printed, E2E="-e2e.seed N" takes one
+	$(GO) test ./internal/chaos -count 1 -timeout 5m -e2e
 	$(GO) test ./internal/e2e -count 1 -timeout 20m -e2e $(E2E)
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time

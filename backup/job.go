@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 )
 
 // WorkerRecord is what must outlive a worker for its error budget to hold: thresholds shrink with each failure, so a
@@ -212,9 +214,15 @@ func stateOwner(key []byte) (string, bool) {
 	if len(parts) != 5 || len(parts[4]) < 4 {
 		return "", false
 	}
+	operator, layout, later := strings.Cut(string(parts[3]), ".")
 	k := PartitionKey{
-		Job: string(parts[1]), Incarnation: string(parts[2]), Operator: string(parts[3]),
-		Partition: int(binary.BigEndian.Uint32(parts[4])),
+		Job: string(parts[1]), Incarnation: string(parts[2]), Operator: operator, Partition: int(binary.BigEndian.Uint32(parts[4])),
+	}
+	if later {
+		var err error
+		if k.Layout, err = strconv.ParseUint(layout, 10, 64); err != nil || k.Layout < 2 {
+			return "", false
+		}
 	}
 	return k.Owner(), k.check() == nil
 }

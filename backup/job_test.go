@@ -98,7 +98,7 @@ func TestDroppedJobIsNeverFound(t *testing.T) {
 				job = "job2"
 			}
 			for i := range 3 {
-				p := OpenPartition(s, PartitionKey{job, name, "count", i}, 1)
+				p := OpenPartition(s, PartitionKey{job, name, "count", i, uint64(i)}, 1)
 				_, err := p.Load()
 				require.NoError(t, err)
 				require.NoError(t, commitWait(p, whole("state", 1)))

@@ -11,7 +11,8 @@ import (
 
 // Key layout. Names cannot hold '/' or a zero byte, so no key of one job, operator or owner is a prefix of another's.
 //
-//	s/JOB/INCARNATION/OPERATOR/ partition(4) kind(1) numbers     state and item log of a partition
+//	s/JOB/INCARNATION/OPERATOR/ partition(4) kind(1) numbers     state and item log of a partition, in the first layout
+//	s/JOB/INCARNATION/OPERATOR.LAYOUT/ partition(4) ...          the same, in a later one
 //	  m generation(8)                                            manifest: this generation's base is complete
 //	  c generation(8) n(8)                                       n-th chunk of the base
 //	  d generation(8) n(8)                                       n-th delta record on top of the base
@@ -51,11 +52,19 @@ type PartitionKey struct {
 	Incarnation string // keeps a new job of the same name away from the old one's state; see NewIncarnation
 	Operator    string
 	Partition   int // 0 to 2^31-1
+	// Layout numbers the divisions of the job's state among partitions, from 1; 0 stands for 1. Partitions of different
+	// layouts have nothing in common.
+	Layout uint64
 }
 
-// Owner is the owner under which the partition is fenced: its names and its number joined by '/'.
+// Owner is the owner under which the partition is fenced: its names and its number joined by '/', with the layout in
+// between if it is not the first.
 func (k PartitionKey) Owner() string {
-	return k.Job + "/" + k.Incarnation + "/" + k.Operator + "/" + strconv.Itoa(k.Partition)
+	owner := k.Job + "/" + k.Incarnation + "/" + k.Operator + "/"
+	if k.Layout > 1 {
+		owner += "l" + strconv.FormatUint(k.Layout, 10) + "/"
+	}
+	return owner + strconv.Itoa(k.Partition)
 }
 
 func (k PartitionKey) check() error {
@@ -75,7 +84,11 @@ func (k PartitionKey) check() error {
 }
 
 func (k PartitionKey) prefix() []byte {
-	p := []byte("s/" + k.Job + "/" + k.Incarnation + "/" + k.Operator + "/")
+	p := []byte("s/" + k.Job + "/" + k.Incarnation + "/" + k.Operator)
+	if k.Layout > 1 {
+		p = strconv.AppendUint(append(p, '.'), k.Layout, 10) // names hold no dot
+	}
+	p = append(p, '/')
 	return binary.BigEndian.AppendUint32(p, uint32(k.Partition))
 }
 

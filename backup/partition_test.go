@@ -312,7 +312,7 @@ func TestPartitionAllowsOneCommitInFlight(t *testing.T) {
 func TestPartitionRefusesInvalidUse(t *testing.T) {
 	s := NewMemory()
 	for _, k := range []PartitionKey{
-		{"", "1", "o", 0}, {"j", "", "o", 0}, {"j", "1", "a/b", 0}, {"j", "1", "..", 0}, {"j", "1", "o", -1},
+		{"", "1", "o", 0, 0}, {"j", "", "o", 0, 1}, {"j", "1", "a/b", 0, 2}, {"j", "1", "..", 0, 0}, {"j", "1", "o", -1, 0}, {"j", "1", "o.2", 0, 0},
 	} {
 		p := OpenPartition(s, k, 1)
 		_, err := p.Load()

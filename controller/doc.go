@@ -12,6 +12,9 @@
 // With [ByCost] the controller also divides Theta among the workers of an operator by what they cost, see Allocation; what
 // it grants is durable before it is told.
 //
+// [Scale] changes the number of workers of an operator while the job runs: the job comes to rest, all workers end, and those of
+// the next layout take over their states.
+//
 // A failure during a recovery is a failure like any other. [Fault] injects failures: a worker is killed where it
 // stands, and nothing of its memory is used again except to count what was lost.
 package controller

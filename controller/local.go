@@ -35,7 +35,12 @@ func RunLocal(ctx context.Context, t *stream.Topology, o Options) (*Result, erro
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &run{o: o, nodes: nodes, events: make(chan ended), finished: make(chan *slot), hinted: map[*stream.Node]bool{}}
+	r := &run{o: o, nodes: nodes, events: make(chan ended), finished: make(chan *slot), hinted: map[*stream.Node]bool{}, topology: t, layout: 1, rests: make(chan struct{}, 1)}
+	defer func(workers []int) { // the topology is the caller's
+		for i, n := range nodes {
+			n.Workers = workers[i]
+		}
+	}(numbersOfWorkers(nodes))
 	if o.Guarantee != worker.None {
 		if r.o.Store == nil {
 			r.o.Store = backup.NewMemory()
@@ -48,6 +53,14 @@ func RunLocal(ctx context.Context, t *stream.Topology, o Options) (*Result, erro
 		r.job = worker.Job{Name: t.Name(), Incarnation: incarnation}
 	}
 	return r.run(ctx)
+}
+
+func numbersOfWorkers(nodes []*stream.Node) []int {
+	workers := make([]int, len(nodes))
+	for i, n := range nodes {
+		workers[i] = n.Workers
+	}
+	return workers
 }
 
 // run is one job in this process. Everything but progress and the slots' current workers belongs to one goroutine.
@@ -68,6 +81,13 @@ type run struct {
 	divisions []*division
 	moved     uint64 // what had moved at the last look of watch
 	hinted    map[*stream.Node]bool
+
+	topology *stream.Topology
+	layout   uint64               // see worker.Config
+	former   map[*stream.Node]int // partitions in the layout before
+	rests    chan struct{}        // a worker may have come to rest
+	scaling  *scaling             // nil if the number of workers is not being changed
+	round    uint64               // of coming to rest, the last one
 }
 
 // slot is one worker through all its incarnations.
@@ -189,6 +209,13 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.divide()
+	r.connectAll()
+	r.launchAll(ctx)
+	return nil
+}
+
+// connectAll connects all workers with each other.
+func (r *run) connectAll() {
 	for _, s := range r.slots {
 		for _, e := range s.node.Outputs {
 			for _, to := range r.byNode[e.To] {
@@ -199,10 +226,12 @@ func (r *run) start(ctx context.Context) error {
 	for _, s := range r.slots {
 		r.connectBack(s)
 	}
+}
+
+func (r *run) launchAll(ctx context.Context) {
 	for _, s := range r.slots {
 		r.launch(ctx, s)
 	}
-	return nil
 }
 
 // connectBack leads the feedback of a worker, sent and received, to the present incarnations of its neighbours.
@@ -241,13 +270,17 @@ func (r *run) load(ctx context.Context, s *slot, before *worker.Autopsy) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.name(), err)
 	}
+	if r.o.amnesia {
+		before = nil
+	}
 	w, err := worker.Load(ctx, worker.Config{
 		Job: r.job, Node: s.node, Index: s.index, Epoch: s.epoch, Failures: s.failures, FailedAt: s.failedAt, FailedIn: s.failedIn, Grant: grant,
 		Guarantee: r.o.Guarantee, Params: r.o.Params, Batch: r.o.Batch, Rebuild: r.o.rebuild, PipeSources: r.o.PipeSources, Store: r.o.Store, Log: r.o.Log,
 		Pin: r.o.Pin, PinFirst: r.partitionsBefore(s.node),
-		InputsAtRisk: r.inputsAtRisk(s), InputsRewind: r.inputsRewind(s), Before: before, KillAt: r.faults.killAt(s),
+		InputsAtRisk: r.inputsAtRisk(s), InputsRewind: r.inputsRewind(s), Before: before, KillAt: r.faults.killAt(s), Layout: r.layout, Former: r.former[s.node],
 		OnProgress: func(part int, done, total int64) { r.read(s.node, part, done, total) },
 		OnDone:     func() { r.sinkDone(ctx, s) },
+		OnRest:     r.rested,
 	})
 	if err != nil {
 		return err
@@ -354,8 +387,19 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 		defer t.Stop()
 		balance = t.C
 	}
+	defer r.endScaling()
 	for sinks > 0 {
+		scales := r.o.Scale
+		if r.scaling != nil {
+			scales = nil // one after the other
+		}
 		select {
+		case s := <-scales:
+			r.scale(s)
+		case <-r.rests:
+			if err := r.look(runCtx); err != nil {
+				return err
+			}
 		case s := <-r.finished:
 			if !s.done {
 				s.done = true
@@ -365,6 +409,8 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 			if err := r.handle(runCtx, e); err != nil {
 				return err
 			}
+			r.nextRound() // if the workers are coming to rest
+			r.rested()    // the new one may have nothing left to save
 		case <-watch.C:
 			r.watch()
 		case now := <-balance:
@@ -374,6 +420,9 @@ func (r *run) supervise(ctx, runCtx context.Context) error {
 		case <-interrupt:
 			interrupt, deadline = nil, time.After(drainTime)
 			r.result.Interrupted = true
+			if r.scaling != nil && !r.scaling.settles {
+				r.giveUp(errors.New("the job is being interrupted"))
+			}
 			r.drain()
 		case <-deadline:
 			return fmt.Errorf("interrupted: the job did not finish what it had read within %v; %s", drainTime, r.busy())

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -19,7 +20,14 @@ import (
 	"github.com/afstream/afstream/worker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has random tests draw less where the invariants are not checked as they run: make race draws more.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue && !controller.ChecksInvariants {
+		_ = checks.Value.Set("40")
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // numbers is a source of the numbers 0 to n-1, split over its partitions in turns.
 type numbers struct {

@@ -39,10 +39,14 @@ type Options struct {
 	// OnProgress is told how much of the input has been read; total is 0 where it is not known. It is called from source
 	// goroutines, once per slab, and must be cheap; may be nil.
 	OnProgress func(done, total int64)
+	// Scale is where changes of the number of workers are asked for, one after the other; may be nil. What is asked for when
+	// the job has ended is not answered.
+	Scale <-chan Scale
 
 	rebuild uint64              // Config.Rebuild of the workers
 	pace    pace                // of Allocate; the zero value is the usual one
-	onStart func(slots []*slot) // for tests; may be nil
+	amnesia bool                // for tests: no incarnation is told what the one before it did, as between processes
+	onStart func(slots []*slot) // for tests: called whenever the workers of a layout run; may be nil
 }
 
 // validate joins all faults of o but those of Faults.

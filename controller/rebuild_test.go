@@ -214,7 +214,7 @@ const unbounded = 1 << 20
 func TestRebuilds(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := herding{
-			n:       rapid.Uint64Range(herd, rapid.SampledFrom([]uint64{2_000, 6_000, 6_000, 40_000}).Draw(rt, "up to")).Draw(rt, "items"),
+			n:       rapid.Uint64Range(herd, rapid.SampledFrom([]uint64{2_000, 2_000, 6_000, 20_000}).Draw(rt, "up to")).Draw(rt, "items"),
 			sources: rapid.Uint64Range(1, 3).Draw(rt, "sources"),
 			longer:  rapid.SampledFrom([]uint64{0, 0, 20, 1000}).Draw(rt, "longer"),
 			window:  rapid.SampledFrom([]uint64{0, 0, 100, 1000}).Draw(rt, "window"),

@@ -211,17 +211,46 @@ func (a *ArrayWith[T, B]) restoreWith(r *stream.StateReader, other func(*stream.
 }
 
 func (a *ArrayWith[T, B]) restore(r *stream.StateReader) error {
-	index := binary.LittleEndian.Uint64(r.Key())
-	if index >= uint64(len(a.elements)) {
-		return fmt.Errorf("%w: index %d of %d elements", stream.ErrState, index, len(a.elements))
+	index, v, err := a.element(r)
+	if err == nil {
+		a.elements[index].value = v
 	}
-	var v T
+	return err
+}
+
+// element reads one element.
+func (a *ArrayWith[T, B]) element(r *stream.StateReader) (index uint64, v T, err error) {
+	index = binary.LittleEndian.Uint64(r.Key())
+	if index >= uint64(len(a.elements)) {
+		return 0, 0, fmt.Errorf("%w: index %d of %d elements", stream.ErrState, index, len(a.elements))
+	}
 	if !r.Deleted() {
-		var err error
-		if v, err = decodeNumber[T](r.Value()); err != nil {
+		v, err = decodeNumber[T](r.Value())
+	}
+	return index, v, err
+}
+
+// AddState adds the elements of another state one by one, for stream.MergeState.
+func (a *ArrayWith[T, B]) AddState(r *stream.StateReader) error {
+	return a.addStateWith(r, func(r *stream.StateReader) error {
+		return fmt.Errorf("%w: key of %d bytes, want an index of 8", stream.ErrState, len(r.Key()))
+	})
+}
+
+// addStateWith is to AddState what restoreWith is to RestoreState.
+func (a *ArrayWith[T, B]) addStateWith(r *stream.StateReader, other func(*stream.StateReader) error) error {
+	for r.Next() {
+		if len(r.Key()) != 8 {
+			if err := other(r); err != nil {
+				return err
+			}
+			continue
+		}
+		index, v, err := a.element(r)
+		if err != nil {
 			return err
 		}
+		a.Add(int(index), v)
 	}
-	a.elements[index].value = v
-	return nil
+	return r.Err()
 }

@@ -120,21 +120,53 @@ func (c *Counters) RestoreWith(r *stream.StateReader, other func(*stream.StateRe
 }
 
 func (c *Counters) restore(r *stream.StateReader) error {
-	index := binary.LittleEndian.Uint64(r.Key())
-	if index >= uint64(len(c.cells)) {
-		return fmt.Errorf("%w: index %d of %d sums", stream.ErrState, index, len(c.cells))
+	index, v, err := c.element(r)
+	if err == nil {
+		c.cells[index].value = v
 	}
-	var v float64
+	return err
+}
+
+// element reads one sum.
+func (c *Counters) element(r *stream.StateReader) (index uint64, v float64, err error) {
+	index = binary.LittleEndian.Uint64(r.Key())
+	if index >= uint64(len(c.cells)) {
+		return 0, 0, fmt.Errorf("%w: index %d of %d sums", stream.ErrState, index, len(c.cells))
+	}
 	if !r.Deleted() {
 		_, bits, err := r.Uint64()
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
 		v = math.Float64frombits(bits)
 	}
 	if !(v >= 0 && v <= math.MaxFloat64) {
-		return fmt.Errorf("%w: sum %d is %v", stream.ErrState, index, v)
+		return 0, 0, fmt.Errorf("%w: sum %d is %v", stream.ErrState, index, v)
 	}
-	c.cells[index].value = v
-	return nil
+	return index, v, nil
+}
+
+// AddState adds the sums of another state, for stream.MergeState.
+func (c *Counters) AddState(r *stream.StateReader) error {
+	return c.AddStateWith(r, func(r *stream.StateReader) error {
+		return fmt.Errorf("%w: key of %d bytes, want an index of 8", stream.ErrState, len(r.Key()))
+	})
+}
+
+// AddStateWith is to AddState what RestoreWith is to RestoreState.
+func (c *Counters) AddStateWith(r *stream.StateReader, other func(*stream.StateReader) error) error {
+	for r.Next() {
+		if len(r.Key()) != 8 {
+			if err := other(r); err != nil {
+				return err
+			}
+			continue
+		}
+		index, v, err := c.element(r)
+		if err != nil {
+			return err
+		}
+		c.Add(int(index), v)
+	}
+	return r.Err()
 }

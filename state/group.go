@@ -196,6 +196,26 @@ func (g *Group) BackupDurable() {
 // Elements of different members may come in any order, so all members restore at once, each in a coroutine that is
 // resumed when there is something for it: what is held in between is one chunk each.
 func (g *Group) RestoreState(r *stream.StateReader) error {
+	return g.deal(r, func(m Member) func(*stream.StateReader) error { return m.RestoreState })
+}
+
+// Adder is a Member that another state of its kind can be added to: every state of this package.
+type Adder interface {
+	AddState(r *stream.StateReader) error
+}
+
+// AddState adds to each member that of another Group, for stream.MergeState. All members must be Adders.
+func (g *Group) AddState(r *stream.StateReader) error {
+	for _, m := range g.members {
+		if _, ok := m.Member.(Adder); !ok {
+			return fmt.Errorf("%w: member %q, a %T, has no AddState", ErrOptions, m.name, m.Member)
+		}
+	}
+	return g.deal(r, func(m Member) func(*stream.StateReader) error { return m.(Adder).AddState })
+}
+
+// deal gives each member the elements that are its own, all at once; read is what it takes them with.
+func (g *Group) deal(r *stream.StateReader, read func(Member) func(*stream.StateReader) error) error {
 	var feeds []*feed
 	defer func() {
 		for _, f := range feeds {
@@ -203,7 +223,7 @@ func (g *Group) RestoreState(r *stream.StateReader) error {
 		}
 	}()
 	for _, m := range g.members {
-		feeds = append(feeds, newFeed(m))
+		feeds = append(feeds, newFeed(read(m.Member)))
 	}
 	for r.Next() {
 		name, rest, _ := bytes.Cut(r.Key(), []byte("/"))
@@ -234,22 +254,22 @@ func (g *Group) find(name string) int {
 // feedBytes is how much a feed collects before its member is resumed.
 const feedBytes = 64 << 10
 
-// feed hands elements to the RestoreState of one member, which runs in a coroutine between calls of resume.
+// feed hands elements to the RestoreState, or AddState, of one member, which runs in a coroutine between calls of resume.
 type feed struct {
 	chunk  *stream.StateWriter
 	end    bool
-	err    error // what RestoreState returned
+	err    error // what it returned
 	resume func() (struct{}, bool)
 	stop   func()
 }
 
-// errStopped ends the RestoreState of a member when another one's has failed. Nobody sees it.
+// errStopped ends the reading of a member when another one's has failed. Nobody sees it.
 var errStopped = errors.New("state: restore stopped")
 
-func newFeed(m Member) *feed {
+func newFeed(read func(*stream.StateReader) error) *feed {
 	f := &feed{chunk: stream.NewStateWriter(nil, false)}
 	run := func(yield func(struct{}) bool) {
-		f.err = m.RestoreState(stream.NewStateReader(func() ([]byte, error) {
+		f.err = read(stream.NewStateReader(func() ([]byte, error) {
 			f.chunk.Reset(false) // what the last chunk held has been read
 			if !yield(struct{}{}) {
 				return nil, errStopped

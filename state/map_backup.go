@@ -129,3 +129,22 @@ func (m *Map[K, V]) RestoreState(r *stream.StateReader) error {
 	m.measureAll()
 	return r.Err()
 }
+
+// AddState adds the values of another state to those of the same keys, for stream.MergeState.
+func (m *Map[K, V]) AddState(r *stream.StateReader) error {
+	for r.Next() {
+		key, err := decodeKey[K](r.Key())
+		if err != nil {
+			return err
+		}
+		if r.Deleted() {
+			continue
+		}
+		v, err := decodeNumber[V](r.Value())
+		if err != nil {
+			return err
+		}
+		m.Add(key, v)
+	}
+	return r.Err()
+}

@@ -85,10 +85,17 @@ func (m *Matrix[T]) BackupDurable() { m.cells.BackupDurable() }
 
 // RestoreState implements stream.RestoreState.
 func (m *Matrix[T]) RestoreState(r *stream.StateReader) error {
-	return m.cells.restoreWith(r, func(r *stream.StateReader) error {
-		if string(r.Key()) != shapeKey || string(r.Value()) != string(m.shape()) {
-			return fmt.Errorf("%w: element %q holds %x, want shape %x", stream.ErrState, r.Key(), r.Value(), m.shape())
-		}
-		return nil
-	})
+	return m.cells.restoreWith(r, m.checkShape)
+}
+
+// AddState adds the elements of another state one by one, for stream.MergeState.
+func (m *Matrix[T]) AddState(r *stream.StateReader) error {
+	return m.cells.addStateWith(r, m.checkShape)
+}
+
+func (m *Matrix[T]) checkShape(r *stream.StateReader) error {
+	if string(r.Key()) != shapeKey || string(r.Value()) != string(m.shape()) {
+		return fmt.Errorf("%w: element %q holds %x, want shape %x", stream.ErrState, r.Key(), r.Value(), m.shape())
+	}
+	return nil
 }

@@ -89,3 +89,6 @@ func (s *Set[K]) BackupDurable() { s.state().BackupDurable() }
 
 // RestoreState implements stream.RestoreState.
 func (s *Set[K]) RestoreState(r *stream.StateReader) error { return s.state().RestoreState(r) }
+
+// AddState adds the keys of another state, for stream.MergeState.
+func (s *Set[K]) AddState(r *stream.StateReader) error { return s.state().AddState(r) }

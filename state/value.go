@@ -67,17 +67,33 @@ func (v *Value[T]) BackupDurable() {
 // RestoreState implements stream.RestoreState.
 func (v *Value[T]) RestoreState(r *stream.StateReader) error {
 	for r.Next() {
-		if string(r.Key()) != valueKey {
-			return fmt.Errorf("%w: unknown element %q", stream.ErrState, r.Key())
-		}
-		var x T
-		if !r.Deleted() {
-			var err error
-			if x, err = decodeNumber[T](r.Value()); err != nil {
-				return err
-			}
+		x, err := v.element(r)
+		if err != nil {
+			return err
 		}
 		v.value, v.durable = x, x
+	}
+	return r.Err()
+}
+
+func (v *Value[T]) element(r *stream.StateReader) (T, error) {
+	switch {
+	case string(r.Key()) != valueKey:
+		return 0, fmt.Errorf("%w: unknown element %q", stream.ErrState, r.Key())
+	case r.Deleted():
+		return 0, nil
+	}
+	return decodeNumber[T](r.Value())
+}
+
+// AddState adds the number of another state, for stream.MergeState.
+func (v *Value[T]) AddState(r *stream.StateReader) error {
+	for r.Next() {
+		x, err := v.element(r)
+		if err != nil {
+			return err
+		}
+		v.Add(x)
 	}
 	return r.Err()
 }

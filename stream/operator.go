@@ -131,3 +131,20 @@ type Rebuildable interface {
 type Compensator interface {
 	Compensate(theta float64, lost uint64)
 }
+
+// MergeState adds the state of another partition of the same operator to this one's, as if this one had had the items of
+// both: what is needed to run the operator with fewer workers. It says with that that any division of the items among partitions is
+// right, because whoever is downstream adds the states up (Measure.Combine is errorbound.Added). It is called on a
+// restored or fresh operator before the first item, and r yields each element once, none of them deleted. The state is
+// backed up as a whole right after.
+type MergeState interface {
+	MergeState(r *StateReader) error
+}
+
+// Keyed says to which of n partitions an element of the state belongs, by the key that BackupState wrote it under: the partition
+// that the partitioner of the operator's input sends the items of that element to. It is what is needed to run an
+// operator whose input is partitioned by key with another number of workers. A negative result says that every
+// partition has that element. It must depend on its arguments alone; see [PartitionOf] and [PartitionOfUint64].
+type Keyed interface {
+	PartitionOf(key []byte, n int) int
+}

@@ -23,15 +23,21 @@ func Hash[T any](key func(T) string) Option {
 	if key == nil {
 		return Custom[T](nil)
 	}
-	return Custom(func(item T, n int) int { return reduce(xxhash.Sum64String(key(item)), n) })
+	return Custom(func(item T, n int) int { return PartitionOf(key(item), n) })
 }
+
+// PartitionOf returns to which of n partitions [Hash] sends items of a key.
+func PartitionOf(key string, n int) int { return reduce(xxhash.Sum64String(key), n) }
+
+// PartitionOfUint64 returns to which of n partitions [HashUint64] sends items of a key.
+func PartitionOfUint64(key uint64, n int) int { return reduce(mix(key), n) }
 
 // HashUint64 is Hash for keys that are numbers, or hashed already.
 func HashUint64[T any](key func(T) uint64) Option {
 	if key == nil {
 		return Custom[T](nil)
 	}
-	return Custom(func(item T, n int) int { return reduce(mix(key(item)), n) })
+	return Custom(func(item T, n int) int { return PartitionOfUint64(key(item), n) })
 }
 
 // Custom routes by the user's own function. A result outside [0, n) fails the job.

@@ -17,6 +17,8 @@ type SourceTask interface {
 	Buffered() int
 	// Taken returns how many items were read from the source, those of a Fill that was unwound included.
 	Taken() uint64
+	// Skip reads n items, which were read and emitted before, and drops them.
+	Skip(n uint64) error
 	// Source returns the user's source, to look for its optional abilities.
 	Source() any
 	// Close ends the source; it may be called while Fill waits for input.
@@ -81,6 +83,20 @@ func (t *sourceTask[T]) read(dst []T) (int, error) {
 	}
 	t.taken += uint64(n)
 	return n, err
+}
+
+func (t *sourceTask[T]) Skip(n uint64) error {
+	dropped := make([]T, min(n, SlabItems))
+	for n > 0 {
+		got, err := t.read(dropped[:min(n, SlabItems)])
+		if n -= uint64(got); err == io.EOF && n > 0 {
+			return fmt.Errorf("stream: the source ends %d items before it did: %w", n, io.ErrUnexpectedEOF)
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *sourceTask[T]) Buffered() int        { return t.out.buffered() + t.held }

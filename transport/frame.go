@@ -14,6 +14,10 @@ const (
 	// Blocked says that the sending partition cannot go on until more of its items are acknowledged, or committed, if it makes
 	// its output again after a failure (worker.Remakes).
 	Blocked
+	// Paused says that the sending partition sends nothing more until the job goes on, and in which round of coming to
+	// rest that is so (worker.Worker.Pause): the number of Window. Like Blocked it takes no number of its channel's
+	// sequence.
+	Paused
 )
 
 // Channel names the way from one sending to one receiving partition, within one connection.
@@ -28,10 +32,10 @@ type Frame struct {
 	Channel Channel
 	Epoch   uint64 // incarnation of the sending worker
 	First   uint64 // sequence number of the first item
-	Count   int    // items; 1 for punctuation, 0 for Blocked
+	Count   int    // items; 1 for punctuation, 0 for Blocked and Paused
 	Level   uint64 // number of the window that the channel had ended last before this frame
 	Slab    stream.Slab
-	Window  stream.Window // of a punctuation
+	Window  stream.Window // of a punctuation; of Paused, its number is the round
 }
 
 // Next returns the sequence number that follows the frame.

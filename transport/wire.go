@@ -20,6 +20,7 @@ import (
 //	frame: kind 1 | edge | from | to | epoch | first | count | level | what the kind adds
 //	  Data adds:        codec 1 | length of the items 4 | items, as stream.Slab.AppendItems writes them
 //	  Punctuation adds: number of the window | 1 if it is the last, else 0
+//	  Paused adds:      round
 //	ack:   flags 1 | edge | from | to | epoch | acked | committed
 //
 // Every frame carries its whole header, so a reader needs no state and a frame may be dropped alone.
@@ -80,16 +81,19 @@ func Unseal(msg []byte) (kind byte, body []byte, err error) {
 // AppendFrame appends f, without its first skip items, as far as dst may grow to limit bytes. A slab that does not fit
 // is cut: next is the item to go on with, in a frame of its own, and the frame is complete when next is f.Count. With
 // nothing appended next is skip; then there is room in an empty message, or the error wraps [ErrTooLarge] and names the item:
-// whole says that dst holds nothing else yet. Punctuation and Blocked are tiny and always fit into an empty message.
+// whole says that dst holds nothing else yet. Frames without items are tiny and always fit into an empty message.
 func AppendFrame(dst []byte, f *Frame, skip, limit int, whole bool) (out []byte, next int, err error) {
 	if f.Kind != Data {
 		out = appendHead(dst, f, 0, f.Count)
-		if f.Kind == Punctuation {
+		switch f.Kind {
+		case Punctuation:
 			last := byte(0)
 			if f.Window.Last {
 				last = 1
 			}
 			out = append(binary.AppendUvarint(out, f.Window.Number), last)
+		case Paused:
+			out = binary.AppendUvarint(out, f.Window.Number)
 		}
 		if len(out) > limit && !whole {
 			return dst, 0, nil
@@ -158,6 +162,9 @@ func TakeFrame(body []byte, decode Decode) (f Frame, rest []byte, err error) {
 		f.Window = stream.Window{Number: r.number(), Last: r.flag()}
 		r.require(f.Count <= 1)
 	case Blocked:
+		r.require(f.Count == 0)
+	case Paused:
+		f.Window.Number = r.number()
 		r.require(f.Count == 0)
 	default:
 		r.require(false)

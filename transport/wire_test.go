@@ -105,7 +105,7 @@ func pack(t require.TestingT, frames []Frame, limit int) [][]byte {
 
 func drawFrame(rt *rapid.T, all []*stream.Edge) Frame {
 	f := Frame{
-		Kind:    Kind(rapid.IntRange(0, 2).Draw(rt, "kind")),
+		Kind:    Kind(rapid.IntRange(0, 3).Draw(rt, "kind")),
 		Channel: Channel{From: rapid.IntRange(0, 300).Draw(rt, "from"), To: rapid.IntRange(0, 9).Draw(rt, "to")},
 		Epoch:   rapid.Uint64().Draw(rt, "epoch"), First: rapid.Uint64Max(1<<63).Draw(rt, "first"), Level: rapid.Uint64().Draw(rt, "level"),
 	}
@@ -113,6 +113,8 @@ func drawFrame(rt *rapid.T, all []*stream.Edge) Frame {
 	case Punctuation:
 		f.Count = rapid.IntRange(0, 1).Draw(rt, "count")
 		f.Window = stream.Window{Number: rapid.Uint64().Draw(rt, "window"), Last: rapid.Bool().Draw(rt, "last")}
+	case Paused:
+		f.Window.Number = rapid.Uint64().Draw(rt, "round")
 	case Data:
 		f.Channel.Edge = rapid.IntRange(0, 1).Draw(rt, "edge")
 		if f.Channel.Edge == 0 {
@@ -241,6 +243,7 @@ func FuzzTakeFrame(f *testing.F) {
 		{Channel: Channel{Edge: 1}, Count: 2, Slab: words(f, all[1], 4, 0)},
 		{Kind: Punctuation, Count: 1, Window: stream.Window{Number: 3, Last: true}},
 		{Kind: Blocked, First: 9},
+		{Kind: Paused, First: 9, Window: stream.Window{Number: 300}},
 	} {
 		_, body, err := Unseal(pack(f, []Frame{frame}, 1000)[0])
 		require.NoError(f, err)

@@ -214,6 +214,7 @@ func (o *operator) settle() error {
 		o.stale = o.stale && !o.next.Whole
 	}
 	o.committedAt, o.unlogged = o.flightAt, 0
+	o.rest.landed()
 	if o.marks != nil {
 		o.marks.Committed(o.flightAt)
 	}

@@ -83,7 +83,7 @@ type Config struct {
 	Epoch     uint64   // incarnation, from 1
 	Failures  uint64   // durable before this incarnation was made
 	FailedAt  []uint64 // of each failure, the last window that the worker had closed, or UnknownLevel
-	FailedIn  []uint64 // of each failure, the epoch that it ended; nil if all before this one ended so
+	FailedIn  []uint64 // of each failure, the epoch that it ended, 0 if it was in an earlier layout; nil if all before this one ended so
 	Grant     *Grant   // its part of Theta, durable before this incarnation was made; nil for an equal one
 	Guarantee Guarantee
 	Params    errorbound.Params
@@ -95,8 +95,12 @@ type Config struct {
 	InputsAtRisk bool
 	// InputsRewind says that every sender of this worker is a source that can be read again.
 	InputsRewind bool
-	Store        backup.Store // nil for None
-	Log          *slog.Logger
+	// Layout numbers the divisions of the job's state among partitions, from 1; 0 stands for 1. A partition that has saved
+	// nothing in this one takes over what it is due of the one before, where the operator had Former partitions.
+	Layout uint64
+	Former int
+	Store  backup.Store // nil for None
+	Log    *slog.Logger
 
 	// Before is what is known of the previous incarnation, nil for the first. It serves to count what was lost and, for
 	// a source read like a pipe, to go on reading it.
@@ -111,6 +115,8 @@ type Config struct {
 	OnProgress func(part int, done, total int64)
 	// OnDone is told once when the last partition of the worker has finished the stream, durably.
 	OnDone func()
+	// OnRest is told, from any goroutine, that Held, Paused or Settled may have changed. It must not block.
+	OnRest func()
 }
 
 // Tuning that users need not see. A variable only where tests shrink it.

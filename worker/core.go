@@ -42,6 +42,8 @@ type core struct {
 	items atomic.Uint64     // processed or read; published once per run
 	waits atomic.Uint32     // what it waits for, a wait
 	flight
+	rest
+	adopted bool // what it has is of an earlier layout, and not saved in this one yet
 }
 
 // flight is the commit under way, if any.

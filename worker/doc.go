@@ -30,4 +30,9 @@
 //
 // Stop and Kill only set a flag and wake everyone. A compute goroutine that is deep inside the user's Emit leaves it
 // by a panic that is recovered at its top. Nothing is flushed: what must survive is in the store already.
+//
+// # Coming to rest
+//
+// A job whose number of workers is to change is brought to rest first, with nothing in flight: pause.go says how. What
+// the workers of the next layout take over of the one before is in layout.go.
 package worker

@@ -50,6 +50,9 @@ type outChannel struct {
 	window    stream.Window    // the last that was ended on the channel, as far as it was sent since the last rewind
 	notice    *transport.Frame // what the receiver has to be told first: which window was ended before it goes on
 	nudge     bool             // tell the receiver that the sender is blocked
+	met       bool             // a receiver has said what it has
+	paused    transport.Frame  // the last frame that was sent, if it says that nothing more comes
+	again     bool             // say it again
 }
 
 // rewind asks a source to go back to where it can make everything again that its receivers lack.
@@ -137,7 +140,8 @@ func (d *downstream) acked(c *outConnection, a transport.Ack) {
 // resume starts a channel where the receiver asks for.
 func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
 	ch := l.channels[ordinal]
-	ch.ready, ch.notice = true, nil
+	ch.ready, ch.notice, ch.again = true, nil, ch.paused.Kind == transport.Paused
+	l.meet(ordinal, a)
 	switch d.w.replay {
 	case Live:
 		ch.sent = max(ch.sent, a.Acked)
@@ -151,6 +155,9 @@ func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
 			l.gen++
 			l.asked = true
 			ch.sent, ch.window = a.Acked, stream.Window{}
+			for _, other := range l.channels {
+				other.paused, other.again = transport.Frame{}, false // it will say so again
+			}
 			return // the source tells the window that it goes back to
 		}
 	}
@@ -163,6 +170,16 @@ func (d *downstream) resume(l *lane, ordinal int, a transport.Ack) {
 		before = stream.Window{Number: ch.queue[ch.delivered].Level}
 	}
 	ch.tell(l.core.exit.channels[ordinal], d.w.cfg.Epoch, before)
+}
+
+// meet takes note of what the receiver had when it was first connected with this incarnation.
+func (l *lane) meet(ordinal int, a transport.Ack) {
+	if ch := l.channels[ordinal]; !ch.met {
+		ch.met = true
+		l.core.exit.had[ordinal].Store(a.Acked)
+		l.core.exit.unmet.Add(-1)
+		l.core.park.Wake()
+	}
 }
 
 // tell makes the notice of the window that the channel has ended where the receiver goes on. A recovered receiver knows
@@ -260,6 +277,9 @@ func (ch *outChannel) catchUp() (moved bool) {
 	if ch.nudge && ch.conn.Out.Send(ch.blocked()) {
 		ch.nudge, moved = false, true
 	}
+	if ch.again && ch.conn.Out.Send(ch.paused) {
+		ch.again, moved = false, true
+	}
 	return moved
 }
 
@@ -286,8 +306,15 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 	if !ch.ready {
 		return false
 	}
-	if ch.notice != nil || ch.delivered < len(ch.queue) {
+	if ch.notice != nil || ch.again || ch.delivered < len(ch.queue) {
 		return false // these come first
+	}
+	if f.Kind == transport.Paused {
+		sent := ch.conn.Out.Send(*f)
+		if sent {
+			ch.paused = *f
+		}
+		return sent
 	}
 	keep := d.w.keeps() && f.Count > 0
 	// An end is sent even if its position says that the receiver has it, unless it was told: a recovered one knows the
@@ -304,7 +331,7 @@ func (d *downstream) send(l *lane, ch *outChannel) bool {
 			return false
 		}
 		d.w.stats.Emitted.Add(uint64(f.Count))
-		ch.sent = max(ch.sent, f.Next())
+		ch.sent, ch.paused = max(ch.sent, f.Next()), transport.Frame{}
 	} else if !keep {
 		f.Release() // the receiver had it already
 	}

@@ -38,6 +38,8 @@ type exit struct {
 
 	acked     atomic.Uint64   // items acknowledged over all channels
 	committed []atomic.Uint64 // per ordinal, what the receiver has committed
+	had       []atomic.Uint64 // of a source that rewinds, per ordinal: what the receiver had of earlier incarnations
+	unmet     atomic.Int32    // channels whose receiver has not said that yet
 	blocked   atomic.Bool     // the partition waits for credit
 }
 
@@ -53,6 +55,8 @@ func newExit(c *core) *exit {
 	}
 	x.next = make([]uint64, len(x.channels))
 	x.committed = make([]atomic.Uint64, len(x.channels))
+	x.had = make([]atomic.Uint64, len(x.channels))
+	x.each(func(int) { x.unmet.Add(1) })
 	return x
 }
 

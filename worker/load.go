@@ -22,6 +22,7 @@ var ErrOperator = errors.New("operator cannot be made fault tolerant")
 // When it fails, what it had opened is closed.
 func Load(ctx context.Context, cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, log: cfg.Log, stats: &Stats{}}
+	_, w.unscalable = cfg.Node.Division(nil)
 	w.undone.Store(int32(cfg.Node.Compute))
 	if err := w.guard("is being loaded", func() error { return w.load(ctx) }); err != nil {
 		w.Close()
@@ -71,7 +72,7 @@ func (c *core) init(w *Worker, i int) {
 		return
 	}
 	key := backup.PartitionKey{
-		Job: w.cfg.Job.Name, Incarnation: w.cfg.Job.Incarnation, Operator: w.cfg.Node.Name, Partition: c.index,
+		Job: w.cfg.Job.Name, Incarnation: w.cfg.Job.Incarnation, Operator: w.cfg.Node.Name, Partition: c.index, Layout: w.cfg.Layout,
 	}
 	c.store = backup.OpenPartition(w.cfg.Store, key, w.cfg.Epoch)
 }
@@ -160,8 +161,12 @@ func (w *Worker) loadSource(i int, s *source) error {
 	s.seek = s.task.Source().(stream.Replayable)
 	first := waypoint{position: s.seek.Position(), next: make([]uint64, len(s.exit.next))}
 	s.waypoints = []waypoint{first}
+	s.owed = make([]uint64, len(s.exit.next))
 	r, err := s.load()
-	if r == nil || err != nil {
+	if r == nil && err == nil {
+		return s.adopt()
+	}
+	if err != nil {
 		return err
 	}
 	if err := first.decode(r.Source); err != nil {
@@ -175,7 +180,7 @@ func (w *Worker) loadSource(i int, s *source) error {
 		ch.sent = first.next[ordinal] // which the receivers have committed
 	}
 	s.waypoints[0] = first
-	s.furthest.Store(max(first.position.Item, before.Read))
+	s.furthest.Store(max(first.position.Item+first.skip, before.Read))
 	return s.start(first)
 }
 
@@ -196,6 +201,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 		}
 	}
 	o.state = abilities(o.task.Operator())
+	_, w.unscalable = w.cfg.Node.Division(o.task.Operator())
 	if m, ok := o.task.Operator().(stream.Measurer); ok {
 		o.measure = m.Measure()
 	}
@@ -261,6 +267,7 @@ func (o *operator) promise() error {
 		return o.promiseBatches(cmp.Or(cfg.Batch, batchItems))
 	}
 	if o.rebuild.op = o.rebuildable(); o.rebuild.on() {
+		o.w.rebuilds = true
 		if t, ok := o.task.Operator().(stream.Thresholder); ok {
 			t.SetTheta(math.Inf(1)) // nothing need be tracked
 		}

@@ -77,6 +77,7 @@ type operator struct {
 	limit         atomic.Uint64   // l, when it has risen, for upstream
 	aligned       atomic.Uint64   // number of the last closed window, for upstream
 	covered       atomic.Uint64   // handled at the last durable commit or mark, for upstream
+	quiet         atomic.Uint64   // the round in which all channels have said that nothing more comes, from upstream
 	committed     []atomic.Uint64 // per dense input channel, for upstream
 }
 
@@ -92,6 +93,9 @@ type plan struct {
 
 // run is the compute goroutine.
 func (o *operator) run() error {
+	if err := o.settleDown(); err != nil {
+		return err
+	}
 	o.rejoin()
 	if o.pending { // a close that a failure interrupted, or of which it is not known whether its outputs arrived
 		o.exit.each(o.exit.notice) // of the window before it
@@ -155,7 +159,7 @@ func (o *operator) idle() (d delivery, err error) {
 	o.await(forItems, func() bool {
 		var ok bool
 		d, ok = o.in.TryPop()
-		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail() || o.told.Load() != nil || o.retiring()
+		return ok || o.flight.phase.Load() == landed || o.releasable() || o.demanded() || o.hasMail() || o.told.Load() != nil || o.retiring() || o.pauseDue()
 	})
 	if d.none() && o.retiring() {
 		return d, o.retire()
@@ -169,6 +173,9 @@ func (o *operator) idle() (d delivery, err error) {
 	if err := o.reshare(); err != nil || !d.none() {
 		return d, err
 	}
+	if err := o.pause(); err != nil {
+		return d, err
+	}
 	return d, o.answer()
 }
 
@@ -176,6 +183,7 @@ func (o *operator) take(d delivery) error {
 	if o.w.halted.Load() { // what is in the ring may be a lot of work
 		return errHalted
 	}
+	o.unrest()
 	if d.Kind == transport.Punctuation {
 		return o.punctuation(d)
 	}

@@ -49,8 +49,10 @@ func (o *operator) restore() error {
 		if err := o.restoreState(r); err != nil {
 			return fmt.Errorf("restore state of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 		}
+	} else if err := o.adopt(); err != nil {
+		return err
 	}
-	if c, ok := o.task.Operator().(stream.Compensator); ok && o.w.cfg.Failures > 0 && o.policy != nil {
+	if c, ok := o.task.Operator().(stream.Compensator); ok && o.w.cfg.Failures > 0 && o.policy != nil && !o.adopted { // a state that was adopted lacks nothing
 		o.compensate(c, r)
 	}
 	if err := o.readLog(); err != nil {

@@ -22,6 +22,11 @@ type source struct {
 	rewinds      *ringbuf.SPSC[rewind]
 	waypoints    []waypoint // oldest first, never empty when seek is set
 	lastWaypoint uint64
+	fetched      stream.Position // with windows: where what is pending was read from
+	owed         []uint64        // per output channel, what receivers had been sent when the source last went back
+	emittedIn    uint64          // the window that had ended before the last item that was sent
+	lastLevel    uint64          // level before the end of the stream
+	held         atomic.Pointer[standing]
 	lastEnd      []uint64      // output numbers after the last end of a window; nil before the first, or after going back
 	read         uint64        // items, as positions count them
 	furthest     atomic.Uint64 // the most that read has been
@@ -37,6 +42,7 @@ type waypoint struct {
 	level    uint64 // the window that was ended last
 	windows  uint64 // how many were
 	open     uint64 // the window that is open
+	skip     uint64 // items behind position that were sent before
 }
 
 // run is the compute goroutine of a source. It stays after the end of its input: a receiver may ask for items again.
@@ -46,6 +52,9 @@ func (s *source) run() error {
 			s.furthest.Store(s.base + s.task.Taken())
 		}
 	}()
+	if err := s.settleDown(); err != nil {
+		return err
+	}
 	s.exit.each(s.exit.notice)
 	for {
 		if r, ok := s.rewinds.TryPop(); ok {
@@ -55,8 +64,17 @@ func (s *source) run() error {
 			}
 			continue
 		}
+		p, stop := s.stops()
+		if stop {
+			if err := s.pause(p); err != nil {
+				return err
+			}
+			continue
+		}
 		if s.ended {
-			s.await(forTheEnd, func() bool { return s.rewinds.Len() > 0 || s.flight.phase.Load() == landed })
+			s.await(forTheEnd, func() bool {
+				return s.rewinds.Len() > 0 || s.flight.phase.Load() == landed || s.w.pausing.asked.Load() != p
+			})
 			if err := s.settle(); err != nil {
 				return err
 			}
@@ -78,6 +96,13 @@ func (s *source) fill() error {
 		return nil
 	}
 	limit := stream.SlabItems
+	s.unrest()
+	if s.windows != nil && s.seek != nil && !s.ahead() {
+		s.fetched = s.seek.Position()
+	}
+	if s.seek != nil && s.read < s.furthest.Load() && s.w.pausing.asked.Load() != nil {
+		limit = int(min(uint64(limit), s.furthest.Load()-s.read)) // where it stopped before it went back
+	}
 	if s.seek != nil && s.w.draining.Load() { // the stream ends where it would have, had it not gone back
 		limit = int(min(uint64(limit), s.furthest.Load()-s.read))
 	}
@@ -85,6 +110,9 @@ func (s *source) fill() error {
 	s.read += uint64(n)
 	s.furthest.Store(max(s.read, s.furthest.Load()))
 	s.items.Add(uint64(n))
+	if n > 0 {
+		s.emittedIn = s.exit.level
+	}
 	s.report()
 	if s.windows != nil && s.windows.Complete() > s.exit.level {
 		if err := s.endWindow(); err != nil {
@@ -116,10 +144,11 @@ func (s *source) endWindow() error {
 	if s.seek == nil || before.next == nil {
 		return nil
 	}
-	for s.rewinds.Len() == 0 && !s.passed(before) {
-		s.await(forReceivers, func() bool {
-			return s.rewinds.Len() > 0 || s.flight.phase.Load() == landed || s.passed(before)
-		})
+	goOn := func() bool { // a job that comes to rest waits in another way
+		return s.rewinds.Len() > 0 || s.passed(before) || s.w.pausing.asked.Load() != nil
+	}
+	for !goOn() {
+		s.await(forReceivers, func() bool { return s.flight.phase.Load() == landed || goOn() })
 		if err := s.settle(); err != nil {
 			return err
 		}
@@ -145,7 +174,7 @@ func (s *source) draining() bool {
 
 // end ends the stream.
 func (s *source) end() {
-	s.ended = true
+	s.ended, s.lastLevel = true, s.exit.level
 	s.task.Flush()
 	last := stream.Window{Number: s.exit.level + 1, Last: true}
 	if s.windows != nil {
@@ -196,7 +225,10 @@ func (s *source) keepWaypoint() error {
 
 // settle takes note of a commit that has ended.
 func (s *source) settle() error {
-	_, err := s.settled()
+	ended, err := s.settled()
+	if ended && err == nil {
+		s.rest.landed()
+	}
 	return err
 }
 
@@ -233,6 +265,10 @@ func (s *source) rewind(r rewind) error {
 	s.waypoints = s.waypoints[:i+1]
 	s.exit.gen = r.gen
 	s.ended = false
+	s.unrest()
+	for ordinal, from := range r.from {
+		s.owed[ordinal] = max(s.owed[ordinal], from)
+	}
 	if err := s.start(m); err != nil {
 		return err
 	}
@@ -259,30 +295,40 @@ func (s *source) start(m waypoint) error {
 	s.lastEnd = nil
 	s.exit.level, s.exit.windows, s.exit.ended = m.level, m.windows, false
 	s.task.Resume(s.exit.sent())
-	if s.windows != nil {
-		s.windows.Reopen(m.level, m.open, m.position.Item)
+	if err := s.task.Skip(m.skip); err != nil {
+		return fmt.Errorf("read %d items of %s again: %w", m.skip, s.w.cfg.Node.Name, err)
 	}
-	s.read, s.lastWaypoint = m.position.Item, m.position.Item
+	s.read = m.position.Item + m.skip
+	s.lastWaypoint = s.read
+	if s.windows != nil {
+		s.windows.Reopen(m.level, m.open, s.read)
+	}
 	return nil
 }
 
-// waypointBytes is the length of a waypoint in a commit, without its output numbers.
-const waypointBytes = 6 * 8
+// waypointBytes is the length of a waypoint in a commit, without its output numbers. Earlier versions wrote no skip.
+const (
+	waypointBytes = 7 * 8
+	withoutSkip   = 6 * 8
+)
 
 func (m *waypoint) encode() []byte {
 	b := make([]byte, 0, waypointBytes)
-	for _, v := range []uint64{m.position.Item, uint64(m.position.Offset), m.position.Line, m.level, m.windows, m.open} {
+	for _, v := range []uint64{m.position.Item, uint64(m.position.Offset), m.position.Line, m.level, m.windows, m.open, m.skip} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return b
 }
 
 func (m *waypoint) decode(b []byte) error {
-	if len(b) != waypointBytes {
+	if len(b) != waypointBytes && len(b) != withoutSkip {
 		return fmt.Errorf("source position of %d bytes, want %d", len(b), waypointBytes)
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	m.position = stream.Position{Item: field(0), Offset: int64(field(1)), Line: field(2)}
-	m.level, m.windows, m.open = field(3), field(4), field(5)
+	m.level, m.windows, m.open, m.skip = field(3), field(4), field(5), 0
+	if len(b) == waypointBytes {
+		m.skip = field(6)
+	}
 	return nil
 }

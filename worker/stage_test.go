@@ -201,10 +201,13 @@ func TestWaypointsRoundTrip(t *testing.T) {
 		word := func(name string) uint64 { return rapid.Uint64().Draw(rt, name) }
 		m := waypoint{
 			position: stream.Position{Item: word("item"), Offset: int64(word("offset")), Line: word("line")},
-			level:    word("level"), windows: word("windows"), open: word("open"),
+			level:    word("level"), windows: word("windows"), open: word("open"), skip: word("skip"),
 		}
 		var got waypoint
 		require.NoError(rt, got.decode(m.encode()))
+		require.Equal(rt, m, got)
+		m.skip = 0
+		require.NoError(rt, got.decode(m.encode()[:withoutSkip]), "of an earlier version")
 		require.Equal(rt, m, got)
 	})
 	require.Error(t, (&waypoint{}).decode([]byte("short")))

@@ -43,6 +43,7 @@ type inChannel struct {
 	fresh     bool              // nothing has arrived on this connection yet
 	level     uint64            // the last window that has ended
 	ended     bool              // so has the stream
+	paused    uint64            // the round in which its sender has said that nothing more comes; 0 if something may
 	safe      safe              // of a sender that makes its output again
 	waiting   []transport.Frame // of windows that the partition has not come to yet
 	gap       gap               // what was dropped at the mark of a partition that is rebuilt
@@ -166,6 +167,7 @@ func (u *upstream) attach(in Input) {
 				ch.safe.renumber()
 			}
 			ch.conn, ch.fresh, ch.waiting, ch.gap = c, true, nil, noGap
+			u.resumed(ch)
 			ch.announced = announced{}
 			c.channels = append(c.channels, ch)
 		}
@@ -220,6 +222,9 @@ func (u *upstream) deliver(c *connection, f *transport.Frame) (bool, error) {
 		u.blocked(c, part)
 		return true, nil
 	}
+	if f.Kind != transport.Paused {
+		u.resumed(ch)
+	}
 	if r := &u.w.operators[part].rebuild; (ch.gap != noGap || r.silent.Load()) && ch.tooEarly(r, f) {
 		f.Release()
 		return true, nil
@@ -246,7 +251,10 @@ func (u *upstream) blocked(c *connection, part int) {
 func (u *upstream) admit(c *connection) error {
 	for _, ch := range c.channels {
 		n := 0
-		for n < len(ch.waiting) && ch.waiting[n].Level <= u.w.operators[ch.id.To%u.w.cfg.Node.Compute].aligned.Load() {
+		for n < len(ch.waiting) {
+			if f := &ch.waiting[n]; f.Count > 0 && f.Level > u.w.operators[ch.id.To%u.w.cfg.Node.Compute].aligned.Load() {
+				break
+			}
 			taken, err := u.hand(c, ch, &ch.waiting[n])
 			if err != nil {
 				return err
@@ -267,6 +275,10 @@ func (u *upstream) admit(c *connection) error {
 
 // hand passes one frame of the partition's present window to its ring, or reports false if there is no room.
 func (u *upstream) hand(c *connection, ch *inChannel, f *transport.Frame) (bool, error) {
+	if f.Kind == transport.Paused {
+		u.paused(ch, f.Window.Number)
+		return true, nil
+	}
 	part := ch.id.To % u.w.cfg.Node.Compute
 	a := u.arrivals[part]
 	d := delivery{Frame: *f, input: ch.input, position: ch.epoch, accounted: c.Replay == AtRisk}

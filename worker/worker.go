@@ -29,11 +29,15 @@ type Worker struct {
 
 	stats      *Stats       // apart, so that who keeps the counters does not keep the worker
 	undone     atomic.Int32 // partitions that have not finished the stream
+	unsettled  atomic.Int32 // partitions whose state is of an earlier layout
 	halted     atomic.Bool
 	closed     sync.Once
 	draining   atomic.Bool
 	fault      atomic.Pointer[error] // what ended the worker first
 	retirement retirement
+	pausing    pausing
+	rebuilds   bool  // its states are made again from their inputs, or were at first
+	unscalable error // why its operator cannot be scaled, nil if it can
 }
 
 // Replay says how the worker's output can be had again.

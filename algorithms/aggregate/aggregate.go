@@ -99,6 +99,12 @@ func (a *Aggregate[T]) BackupDurable() { a.groups.backupDurable() }
 // RestoreState implements stream.RestoreState. The error wraps stream.ErrState.
 func (a *Aggregate[T]) RestoreState(r *stream.StateReader) error { return a.groups.restore(r) }
 
+// MergeState implements stream.MergeState, for an Aggregate whose states are added up downstream (Options.Combine).
+func (a *Aggregate[T]) MergeState(r *stream.StateReader) error { return a.groups.mergeState(r) }
+
+// PartitionOf implements stream.Keyed, for an input that is partitioned by stream.HashUint64 of the hashes of the keys.
+func (a *Aggregate[T]) PartitionOf(key []byte, n int) int { return partitionOf(key, n) }
+
 // Merge makes one row of all rows of the same key, for Aggregates that are not partitioned by key. It emits at the end
 // of each window and must be built with stream.EmitOnClose; its input must be partitioned by key if it has more than
 // one partition (ByKey).
@@ -140,6 +146,9 @@ func (m *Merge) BackupState(w *stream.StateWriter) error { return m.groups.backu
 
 // BackupDurable implements stream.BackupDurable: keys of a window that is over are then forgotten.
 func (m *Merge) BackupDurable() { m.groups.backupDurable() }
+
+// PartitionOf implements stream.Keyed, for an input that is partitioned ByKey.
+func (m *Merge) PartitionOf(key []byte, n int) int { return partitionOf(key, n) }
 
 // RestoreState implements stream.RestoreState. The error wraps stream.ErrState.
 func (m *Merge) RestoreState(r *stream.StateReader) error { return m.groups.restore(r) }

@@ -321,13 +321,13 @@ func without(a, b float64) float64 {
 	return max(0, a-b) + a*rounding
 }
 
-// restore reads what backup wrote.
-func (g *groups) restore(r *stream.StateReader) error {
+// read returns what backup wrote.
+func read(r *stream.StateReader) (map[connector.Key]Aggregates, error) {
 	found := map[connector.Key]Aggregates{}
 	for r.Next() {
 		var key connector.Key
 		if err := key.UnmarshalBinary(r.Key()); err != nil {
-			return fmt.Errorf("%w: %w", stream.ErrState, err)
+			return nil, fmt.Errorf("%w: %w", stream.ErrState, err)
 		}
 		if r.Deleted() {
 			delete(found, key)
@@ -335,11 +335,35 @@ func (g *groups) restore(r *stream.StateReader) error {
 		}
 		var a Aggregates
 		if err := a.decode(r.Value()); err != nil {
-			return fmt.Errorf("%w: key %q: %w", stream.ErrState, key, err)
+			return nil, fmt.Errorf("%w: key %q: %w", stream.ErrState, key, err)
 		}
 		found[key] = a
 	}
-	if err := r.Err(); err != nil {
+	return found, r.Err()
+}
+
+// mergeState adds what backup wrote for other groups.
+func (g *groups) mergeState(r *stream.StateReader) error {
+	found, err := read(r)
+	for key, a := range found {
+		g.merge(&key, &a)
+	}
+	return err
+}
+
+// partitionOf is to which of n partitions the group of an element's key belongs, if items come by the hash of their keys.
+func partitionOf(key []byte, n int) int {
+	var k connector.Key
+	if k.UnmarshalBinary(key) != nil {
+		return -1 // whoever reads it says what is wrong with it
+	}
+	return stream.PartitionOfUint64(k.Hash(), n)
+}
+
+// restore reads what backup wrote.
+func (g *groups) restore(r *stream.StateReader) error {
+	found, err := read(r)
+	if err != nil {
 		return err
 	}
 	g.saved = len(found) > 0

@@ -57,17 +57,38 @@ func (s *Sketch) RestoreWith(r *stream.StateReader, other func(*stream.StateRead
 		if string(r.Key()) != shapeKey {
 			return other(r)
 		}
-		v := r.Value()
-		if len(v) != 8 {
-			return fmt.Errorf("%w: shape of %d bytes", stream.ErrState, len(v))
-		}
-		rows, width := binary.LittleEndian.Uint32(v), binary.LittleEndian.Uint32(v[4:])
-		if rows != uint32(s.params.Rows) || width != uint32(s.params.Width) {
-			return fmt.Errorf("%w: the backup is %dx%d, the sketch %dx%d", ErrShape, rows, width, s.params.Rows, s.params.Width)
-		}
-		s.shape.durable = true
-		return nil
+		err := s.checkShape(r.Value())
+		s.shape.durable = err == nil
+		return err
 	})
+}
+
+// AddState adds the counters of another sketch, for stream.MergeState, with the errors of RestoreState.
+func (s *Sketch) AddState(r *stream.StateReader) error {
+	return s.AddStateWith(r, func(r *stream.StateReader) error {
+		return fmt.Errorf("%w: unknown element %q", stream.ErrState, r.Key())
+	})
+}
+
+// AddStateWith is to AddState what RestoreWith is to RestoreState.
+func (s *Sketch) AddStateWith(r *stream.StateReader, other func(*stream.StateReader) error) error {
+	return s.cells.AddStateWith(r, func(r *stream.StateReader) error {
+		if string(r.Key()) != shapeKey {
+			return other(r)
+		}
+		return s.checkShape(r.Value())
+	})
+}
+
+func (s *Sketch) checkShape(v []byte) error {
+	if len(v) != 8 {
+		return fmt.Errorf("%w: shape of %d bytes", stream.ErrState, len(v))
+	}
+	rows, width := binary.LittleEndian.Uint32(v), binary.LittleEndian.Uint32(v[4:])
+	if rows != uint32(s.params.Rows) || width != uint32(s.params.Width) {
+		return fmt.Errorf("%w: the backup is %dx%d, the sketch %dx%d", ErrShape, rows, width, s.params.Rows, s.params.Width)
+	}
+	return nil
 }
 
 // Compensate implements stream.Compensator: it raises every counter by what the failure may have lost, theta of the

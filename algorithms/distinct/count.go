@@ -184,22 +184,48 @@ func (c *Count) BackupDurable() {
 // stream.ErrState for what is no backup.
 func (c *Count) RestoreState(r *stream.StateReader) error {
 	for r.Next() {
-		if len(r.Value()) != 1 {
-			return fmt.Errorf("%w: element of %d bytes", stream.ErrState, len(r.Value()))
-		}
-		value := r.Value()[0]
-		if string(r.Key()) == precisionKey {
-			if int(value) != c.precision {
-				return fmt.Errorf("%w: the backup has %d, the operator %d", ErrPrecision, value, c.precision)
-			}
+		at, value, register, err := c.element(r)
+		switch {
+		case err != nil:
+			return err
+		case register:
+			c.registers[at], c.saved = value, true
+		default:
 			c.shaped = true
-			continue
 		}
-		if len(r.Key()) != 4 || binary.BigEndian.Uint32(r.Key()) >= uint32(len(c.registers)) || value > largest(c.precision) {
-			return fmt.Errorf("%w: element %q is %d", stream.ErrState, r.Key(), value)
+	}
+	return r.Err()
+}
+
+// element reads a register, or checks the precision.
+func (c *Count) element(r *stream.StateReader) (at uint32, value uint8, register bool, err error) {
+	if len(r.Value()) != 1 {
+		return 0, 0, false, fmt.Errorf("%w: element of %d bytes", stream.ErrState, len(r.Value()))
+	}
+	value = r.Value()[0]
+	if string(r.Key()) == precisionKey {
+		if int(value) != c.precision {
+			return 0, 0, false, fmt.Errorf("%w: the backup has %d, the operator %d", ErrPrecision, value, c.precision)
 		}
-		c.registers[binary.BigEndian.Uint32(r.Key())] = value
-		c.saved = true
+		return 0, 0, false, nil
+	}
+	if len(r.Key()) != 4 || binary.BigEndian.Uint32(r.Key()) >= uint32(len(c.registers)) || value > largest(c.precision) {
+		return 0, 0, false, fmt.Errorf("%w: element %q is %d", stream.ErrState, r.Key(), value)
+	}
+	return binary.BigEndian.Uint32(r.Key()), value, true, nil
+}
+
+// MergeState implements stream.MergeState: each register is the larger of the two. The errors are those of RestoreState.
+func (c *Count) MergeState(r *stream.StateReader) error {
+	for r.Next() {
+		at, value, register, err := c.element(r)
+		if err != nil {
+			return err
+		}
+		if register && value > c.registers[at] {
+			c.registers[at] = value
+			c.grown(at)
+		}
 	}
 	return r.Err()
 }

@@ -75,6 +75,27 @@ func (s *Sketch) RestoreState(r *stream.StateReader) error {
 	return nil
 }
 
+// MergeState implements stream.MergeState: counters are added up, and a key that was a candidate in either partition is
+// one. A key of Threshold of the sum of both totals has that share of its total in one of them, and was a candidate
+// there.
+func (s *Sketch) MergeState(r *stream.StateReader) error {
+	keys := map[uint64]connector.Key{}
+	err := s.counts.AddStateWith(r, func(r *stream.StateReader) error { return restoreCandidate(r, keys) })
+	if err != nil {
+		return err
+	}
+	for _, k := range sortedCandidates(keys) {
+		if s.candidates.has(k.Hash) {
+			continue
+		}
+		if s.candidates.full() {
+			s.candidates.prune(s.admission(), s.counts.Estimate)
+		}
+		s.candidates.add(k, fresh)
+	}
+	return nil
+}
+
 func restoreCandidate(r *stream.StateReader, keys map[uint64]connector.Key) error {
 	k := r.Key()
 	if len(k) != candidateKeyLen || k[8] != 'c' {

@@ -116,25 +116,15 @@ func (b *bins) backupDurable() {
 
 func (b *bins) restore(r *stream.StateReader, l *Layout) error {
 	for r.Next() {
-		if string(r.Key()) == shapeKey {
-			have, err := decodeLayout(r.Value())
-			if err != nil {
-				return fmt.Errorf("%w: %w", stream.ErrState, err)
-			}
-			if !have.Is(l) {
-				return fmt.Errorf("%w: the backup has %v, the operator %v", ErrLayout, have, l)
-			}
+		bin, n, counts, err := b.element(r, l)
+		switch {
+		case err != nil:
+			return err
+		case counts:
+			b.counts[bin] = n
+		default:
 			b.shaped = true
-			continue
 		}
-		if len(r.Key()) != 4 || binary.BigEndian.Uint32(r.Key()) >= uint32(len(b.counts)) {
-			return fmt.Errorf("%w: unknown element %q", stream.ErrState, r.Key())
-		}
-		n, ok := takeCount(r.Value())
-		if !ok {
-			return fmt.Errorf("%w: count %x", stream.ErrState, r.Value())
-		}
-		b.counts[binary.BigEndian.Uint32(r.Key())] = n
 	}
 	if err := r.Err(); err != nil {
 		return err
@@ -148,4 +138,46 @@ func (b *bins) restore(r *stream.StateReader, l *Layout) error {
 	}
 	b.covered, b.saved = b.total, b.total > 0
 	return nil
+}
+
+// element reads one count, or checks the layout.
+func (b *bins) element(r *stream.StateReader, l *Layout) (bin uint32, n uint64, counts bool, err error) {
+	if string(r.Key()) == shapeKey {
+		have, err := decodeLayout(r.Value())
+		if err != nil {
+			return 0, 0, false, fmt.Errorf("%w: %w", stream.ErrState, err)
+		}
+		if !have.Is(l) {
+			return 0, 0, false, fmt.Errorf("%w: the backup has %v, the operator %v", ErrLayout, have, l)
+		}
+		return 0, 0, false, nil
+	}
+	if len(r.Key()) != 4 || binary.BigEndian.Uint32(r.Key()) >= uint32(len(b.counts)) {
+		return 0, 0, false, fmt.Errorf("%w: unknown element %q", stream.ErrState, r.Key())
+	}
+	n, ok := takeCount(r.Value())
+	if !ok {
+		return 0, 0, false, fmt.Errorf("%w: count %x", stream.ErrState, r.Value())
+	}
+	return binary.BigEndian.Uint32(r.Key()), n, true, nil
+}
+
+// mergeState adds the counts of other bins.
+func (b *bins) mergeState(r *stream.StateReader, l *Layout) error {
+	for r.Next() {
+		bin, n, counts, err := b.element(r, l)
+		if err != nil {
+			return err
+		}
+		if !counts || n == 0 {
+			continue
+		}
+		if n > maxTotal-b.total {
+			return fmt.Errorf("%w: more than %d numbers", stream.ErrState, uint64(maxTotal))
+		}
+		b.counts[bin] += n
+		b.total += n
+		b.mark(bin)
+	}
+	return r.Err()
 }

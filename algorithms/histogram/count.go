@@ -98,6 +98,9 @@ func (c *Count) BackupDurable() { c.bins.backupDurable() }
 // stream.ErrState for what is no backup.
 func (c *Count) RestoreState(r *stream.StateReader) error { return c.bins.restore(r, &c.layout) }
 
+// MergeState implements stream.MergeState, with the errors of RestoreState.
+func (c *Count) MergeState(r *stream.StateReader) error { return c.bins.mergeState(r, &c.layout) }
+
 // Merge adds up the histograms of all partitions and emits that of the whole stream at the end of each window. It must
 // have one partition and be built with stream.EmitOnClose.
 //

@@ -1,8 +1,12 @@
 package wordcount
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/errorbound"
@@ -42,6 +46,9 @@ func (c *Count) Process(in connector.Block, _ *stream.Emitter[Counts]) error {
 	}
 	return nil
 }
+
+// MergeState implements stream.MergeState. The error wraps stream.ErrState.
+func (c *Count) MergeState(r *stream.StateReader) error { return c.words.mergeState(r) }
 
 func checkBlock(b *connector.Block, size int) error {
 	if len(b.Text) > size {
@@ -107,6 +114,21 @@ func (t *Tally) ProcessBatch(in []connector.Keyed, _ *stream.Emitter[Counts]) er
 	}
 	return nil
 }
+
+// PartitionOf implements stream.Keyed: the partition of words whose input is partitioned by stream.HashUint64 of Keyed.Hash.
+func (t *Tally) PartitionOf(word []byte, n int) int {
+	hash := xxhash.Sum64(word)
+	if at := len(word) - shortenedHash; len(word) > connector.MaxKeyLen {
+		// Of a shortened word the table knows what connector.Key shows, which ends in its hash.
+		if b, err := hex.DecodeString(string(word[at:])); err == nil {
+			hash = binary.BigEndian.Uint64(b)
+		}
+	}
+	return stream.PartitionOfUint64(hash, n)
+}
+
+// shortenedHash is the length of the hash at the end of a shortened word.
+const shortenedHash = 16
 
 // counter is what Count and Tally have in common: the table, its fault tolerance and its emission.
 type counter struct {

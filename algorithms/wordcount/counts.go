@@ -33,8 +33,10 @@ func shardOf(hash uint64) uint8 { return uint8(hash >> (64 - 6)) }
 // ByShard sends all counts of a word to the same partition. It must partition the input of Merge if Merge has more
 // than one partition, of which no more than Shards can be of use.
 func ByShard() stream.Option {
-	return stream.Custom(func(c Counts, n int) int { return int(c.shard) * n / Shards })
+	return stream.Custom(func(c Counts, n int) int { return partitionOf(c.shard, n) })
 }
+
+func partitionOf(shard uint8, n int) int { return int(shard) * n / Shards }
 
 // All yields the words with their counts. A word is valid until the next.
 func (c Counts) All() iter.Seq2[[]byte, uint64] {

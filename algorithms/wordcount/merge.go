@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
 )
@@ -81,6 +83,11 @@ func (m *Merge) BackupDurable() { m.words.backupDurable() }
 
 // RestoreState implements stream.RestoreState. The error wraps stream.ErrState.
 func (m *Merge) RestoreState(r *stream.StateReader) error { return m.words.restore(r) }
+
+// PartitionOf implements stream.Keyed, for an input that is partitioned by ByShard.
+func (m *Merge) PartitionOf(word []byte, n int) int {
+	return partitionOf(shardOf(xxhash.Sum64(word)), n)
+}
 
 // Top makes one ranking of those of the partitions of Merge and emits its first Options.Top rows at the end of each
 // window. It must have one partition and be built with stream.EmitOnClose. Its state is exact, as that of Merge.

@@ -78,16 +78,9 @@ func (t *table) backupDurable() {
 // restore reads what backup wrote.
 func (t *table) restore(r *stream.StateReader) error {
 	for r.Next() {
-		word := r.Key()
-		if len(word) == 0 || len(word) >= 1<<lengthBits {
-			return fmt.Errorf("%w: word of %d bytes", stream.ErrState, len(word))
-		}
-		var count uint64
-		if !r.Deleted() {
-			var ok bool
-			if count, ok = uvarint(r.Value()); !ok || count == 0 {
-				return fmt.Errorf("%w: count %x of word %.40q", stream.ErrState, r.Value(), word)
-			}
+		word, count, err := element(r)
+		if err != nil {
+			return err
 		}
 		t.entries[t.find(word)].count = count
 	}
@@ -107,6 +100,37 @@ func (t *table) restore(r *stream.StateReader) error {
 	t.compact()
 	t.classify()
 	return nil
+}
+
+// element reads one count, 0 if it was deleted.
+func element(r *stream.StateReader) (word []byte, count uint64, err error) {
+	word = r.Key()
+	if len(word) == 0 || len(word) >= 1<<lengthBits {
+		return nil, 0, fmt.Errorf("%w: word of %d bytes", stream.ErrState, len(word))
+	}
+	if r.Deleted() {
+		return word, 0, nil
+	}
+	count, ok := uvarint(r.Value())
+	if !ok || count == 0 {
+		return nil, 0, fmt.Errorf("%w: count %x of word %.40q", stream.ErrState, r.Value(), word)
+	}
+	return word, count, nil
+}
+
+// mergeState adds the counts that backup wrote for another table.
+func (t *table) mergeState(r *stream.StateReader) error {
+	for r.Next() {
+		word, count, err := element(r)
+		if err != nil {
+			return err
+		}
+		if count > maxTotal-t.total {
+			return fmt.Errorf("%w: more than %d words", stream.ErrState, uint64(maxTotal))
+		}
+		t.add(word, count)
+	}
+	return r.Err()
 }
 
 // maxTotal bounds what a backup or a piece of another table may claim, so that no sum can wrap around.

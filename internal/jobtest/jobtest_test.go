@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
@@ -76,4 +77,20 @@ func TestRunFails(t *testing.T) {
 		require.PanicsWithValue(t, r, func() { Run(r, items, doubled, o) }, name)
 		require.Len(t, r.faults, 1, name)
 	}
+}
+
+// TestScales: the number of workers changes while the job runs, and nothing is lost by it.
+func TestScales(t *testing.T) {
+	o := controller.Options{Params: errorbound.Params{Theta: 1, L: 10, Gamma: 100}}
+	stop := Scales(&o, 1, "double")
+	top := stream.New("scales")
+	source := stream.From(top, "items", Drip(connector.Slice(items)))
+	var out connector.Collector[int]
+	stream.To(doubled(source), "out", connector.Collect(&out))
+	_, err := controller.RunLocal(t.Context(), top, o)
+	require.NoError(t, err)
+	require.NotZero(t, stop())
+	got := out.Items()
+	slices.Sort(got)
+	require.Len(t, slices.Compact(got), len(items))
 }
