@@ -40,6 +40,7 @@ sim: ## the protocol simulation, 20,000 seeds, those of backup servers and contr
 	$(GO) test ./backup/remote -run Simulation -sim.runs=3000
 	$(GO) test ./backup/copies -run Simulation -sim.runs=200
 	$(GO) test ./controller/machine -run Simulation -sim.runs=1000
+	$(GO) test ./controller/leader -run Histories -histories 6
 	$(GO) test -tags invariants ./controller -run Properties -rapid.checks=400
 	$(GO) test -tags invariants ./internal/clustersim -run Simulation -sim.runs=200
 

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	simRuns = flag.Int("sim.runs", 15, "runs of the simulation")
+	simRuns = flag.Int("sim.runs", 6, "runs of the simulation")
 	simSeed = flag.Uint64("sim.seed", 0, "seed of the first run of the simulation; 0 for a new one")
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/afstream/afstream/cluster"
 )
 
-var histories = flag.Int("histories", 6, "seeds of TestHistories")
+var histories = flag.Int("histories", 2, "seeds of TestHistories")
 
 // TestHistories has five controllers compete for a minute, over connections that are cut, lose, delay and repeat nothing but late
 // writes, while nodes and jobs come and go. The history of each record must be that of a register with

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	simRuns = flag.Int("sim.runs", 200, "seeds of TestSimulation")
+	simRuns = flag.Int("sim.runs", 50, "seeds of TestSimulation")
 	simSeed = flag.Uint64("sim.seed", 0, "run only this seed, and say what happens")
 )
 
