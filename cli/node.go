@@ -29,7 +29,7 @@ func (s *shell) nodeCommand() *cli.Command {
 		Usage: "host workers of a cluster's jobs; list and empty nodes",
 		Description: "Without a command below it, it joins the cluster and runs the workers that the controller assigns to it, until it is interrupted.\n" +
 			"It carries the jobs of this program; nodes of one job have to be the same build.",
-		Flags: slices.Concat([]cli.Flag{nameFlag("node", "of this machine"), slotsFlag(), graceFlag()}, clusterFlags(), []cli.Flag{logFlag()}),
+		Flags: slices.Concat([]cli.Flag{nameFlag("node", "of this machine"), slotsFlag(), graceFlag()}, limitFlags(), clusterFlags(), []cli.Flag{logFlag()}),
 		Subcommands: []*cli.Command{
 			s.command(asked{name: "list", usage: "list the nodes of a cluster", description: "It takes a second, to hear from them.", run: listNodes}),
 			s.command(asked{
@@ -44,9 +44,14 @@ func (s *shell) nodeCommand() *cli.Command {
 			if c.Args().Present() {
 				return unknownCommand(c)
 			}
+			asked, err := readLimits(c)
+			if err != nil {
+				return err
+			}
 			return s.process(c, "afstream node", func(ctx context.Context, p *process) error {
+				granted := asked.hold(p.name, p.log)
 				fmt.Fprintf(s.stderr, "node %q of cluster %q takes %d workers\n", p.name, p.at.Cluster, c.Int("slots"))
-				return p.node(ctx, p.name, c.Int("slots"), c.Duration("grace"), s.jobs)
+				return p.node(ctx, node.Options{Name: p.name, Slots: c.Int("slots"), Grace: c.Duration("grace"), Limits: granted}, s.jobs)
 			})
 		},
 	}
@@ -76,10 +81,11 @@ func graceFlag() cli.Flag {
 	}
 }
 
-// node runs a node until ctx ends, and then for as long as its workers take to move, but no longer than grace.
-func (p *process) node(ctx context.Context, name string, slots int, grace time.Duration, jobs []Job) error {
-	if grace <= 0 {
-		grace = -1
+// node runs a node until ctx ends, and then for as long as its workers take to move, but no longer than o.Grace. It fills in the rest
+// of o.
+func (p *process) node(ctx context.Context, o node.Options, jobs []Job) error {
+	if o.Grace <= 0 {
+		o.Grace = -1
 	}
 	m, err := join(ctx, p.nc, p.at, 0)
 	if err != nil {
@@ -89,15 +95,14 @@ func (p *process) node(ctx context.Context, name string, slots int, grace time.D
 	if err != nil {
 		return err
 	}
-	err = node.Run(ctx, node.Options{
-		Name: name, Slots: slots, Grace: grace, Cluster: p.at.Cluster, Programs: programs(jobs),
-		Records: m.records, Messages: m.messages, Bus: bus, OpenStore: m.openStore,
-		Log: p.log, OnLog: func(job string, l cluster.Line) {
-			if err := m.logs.Append(job, l); err != nil {
-				p.log.Debug("line of a job's log is lost", "job", job, "err", err)
-			}
-		},
-	})
+	o.Cluster, o.Programs = p.at.Cluster, programs(jobs)
+	o.Records, o.Messages, o.Bus, o.OpenStore = m.records, m.messages, bus, m.openStore
+	o.Log, o.OnLog = p.log, func(job string, l cluster.Line) {
+		if err := m.logs.Append(job, l); err != nil {
+			p.log.Debug("line of a job's log is lost", "job", job, "err", err)
+		}
+	}
+	err = node.Run(ctx, o)
 	bus.Close()
 	return err
 }

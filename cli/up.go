@@ -15,6 +15,7 @@ import (
 	"github.com/afstream/afstream/backup/remote"
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/internal/broker"
+	"github.com/afstream/afstream/node"
 )
 
 func (s *shell) upCommand() *cli.Command {
@@ -106,7 +107,7 @@ func (s *shell) up(c *cli.Context) (err error) {
 		defer stop()
 		led <- p.controller(ctx, name, 1)
 	}()
-	err = p.node(ctx, name, slots, 0, s.jobs) // with nobody left there is nowhere to move
+	err = p.node(ctx, node.Options{Name: name, Slots: slots}, s.jobs) // with nobody left there is nowhere to move
 	stop()
 	return errors.Join(err, <-led)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/afstream/afstream/cluster"
+	"github.com/afstream/afstream/internal/cgroup"
 )
 
 // beatsApart is how soon a beat may follow another: a wave of workers that end shares one.
@@ -122,7 +123,7 @@ func (b *beater) resident(now time.Time) uint64 {
 
 func (b *beater) limits() string {
 	if b.o.Limits == "" {
-		b.o.Limits = limits()
+		b.o.Limits = cgroup.Granted()
 	}
 	return b.o.Limits
 }
