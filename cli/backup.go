@@ -90,18 +90,26 @@ func serveBackup(c *cli.Context, stderr io.Writer, log *slog.Logger) (err error)
 		return err
 	}
 	defer closeNATS()
-	store, err := backup.OpenBadger(dir, backup.BadgerOptions{Sync: c.Bool("backup-sync"), Logger: log})
+	stop, err := keepBackups(nc, dir, c.Bool("backup-sync"), remote.ServerOptions{Cluster: c.String("cluster"), Name: c.String("name"), Logger: log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	server, err := remote.Serve(nc, store, remote.ServerOptions{Cluster: c.String("cluster"), Name: c.String("name"), Logger: log})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
+	defer func() { err = errors.Join(err, stop()) }()
 	fmt.Fprintf(stderr, "backup server %q of cluster %q serves %s at %s\n", c.String("name"), c.String("cluster"), dir, where)
 	return untilLost(c.Context, nc, lost)
+}
+
+// keepBackups serves a directory over a connection that is used for nothing else, since it must not wait, until stop is called.
+func keepBackups(nc *nats.Conn, dir string, sync bool, o remote.ServerOptions) (stop func() error, err error) {
+	store, err := backup.OpenBadger(dir, backup.BadgerOptions{Sync: sync, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	server, err := remote.Serve(nc, store, o)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return func() error { return errors.Join(server.Close(), store.Close()) }, nil
 }
 
 // warnOpen says what it means that a NATS server inside is reached from elsewhere: it knows no users.

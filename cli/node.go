@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,7 +30,7 @@ func (s *shell) nodeCommand() *cli.Command {
 		Usage: "host workers of a cluster's jobs; list and empty nodes",
 		Description: "Without a command below it, it joins the cluster and runs the workers that the controller assigns to it, until it is interrupted.\n" +
 			"It carries the jobs of this program; nodes of one job have to be the same build.",
-		Flags: slices.Concat([]cli.Flag{nameFlag("node", "of this machine"), slotsFlag(), graceFlag()}, limitFlags(), clusterFlags(), []cli.Flag{logFlag()}),
+		Flags: slices.Concat([]cli.Flag{nameFlag("node", "of this machine"), slotsFlag(), graceFlag()}, keepFlags(), limitFlags(), clusterFlags(), []cli.Flag{logFlag()}),
 		Subcommands: []*cli.Command{
 			s.command(asked{name: "list", usage: "list the nodes of a cluster", description: "It takes a second, to hear from them.", run: listNodes}),
 			s.command(asked{
@@ -48,8 +49,13 @@ func (s *shell) nodeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.process(c, "afstream node", func(ctx context.Context, p *process) error {
+			return s.process(c, "afstream node", func(ctx context.Context, p *process) (err error) {
 				granted := asked.hold(p.name, p.log)
+				stop, err := p.keep(c)
+				if err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, stop()) }()
 				fmt.Fprintf(s.stderr, "node %q of cluster %q takes %d workers\n", p.name, p.at.Cluster, c.Int("slots"))
 				return p.node(ctx, node.Options{Name: p.name, Slots: c.Int("slots"), Grace: c.Duration("grace"), Limits: granted}, s.jobs)
 			})
@@ -79,6 +85,42 @@ func graceFlag() cli.Flag {
 		Name: "grace", Value: 10 * time.Second, Category: categoryCluster, EnvVars: env("grace"),
 		Usage: "how long the node, when it is interrupted, waits for its workers to move to others without loss; 0 does not wait",
 	}
+}
+
+// keepFlags make a node a backup server, too.
+func keepFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "backup-dir", Category: categoryTolerate, EnvVars: env("backup-dir"), DefaultText: "it keeps none",
+			Usage: "be a backup server, too, of the name of the node, with the backups in this `DIRECTORY`, made if missing: jobs that are submitted with --backup-name NODE survive that processes die, and with several of them the loss of a machine",
+		},
+		&cli.BoolFlag{
+			Name: "backup-sync", Category: categoryTolerate, EnvVars: env("backup-sync"),
+			Usage: "wait for the disk with each group of backups that --backup-dir keeps, so that they survive a power cut of this machine",
+		},
+	}
+}
+
+// keep serves the node's own backup directory, if it has one, until stop is called.
+func (p *process) keep(c *cli.Context) (stop func() error, err error) {
+	dir := c.String("backup-dir")
+	if dir == "" {
+		return func() error { return nil }, nil
+	}
+	nc, _, err := connect(c, "afstream backup server", p.log)
+	if err != nil {
+		return nil, err
+	}
+	unserve, err := keepBackups(nc, dir, c.Bool("backup-sync"), remote.ServerOptions{Cluster: p.at.Cluster, Name: p.name, Logger: p.log})
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	fmt.Fprintf(p.stderr, "backup server %q of cluster %q serves %s\n", p.name, p.at.Cluster, dir)
+	return func() error {
+		defer nc.Close()
+		return unserve()
+	}, nil
 }
 
 // node runs a node until ctx ends, and then for as long as its workers take to move, but no longer than o.Grace. It fills in the rest
@@ -113,6 +155,8 @@ type process struct {
 	at   remote.Address
 	name string
 	log  *slog.Logger
+
+	stderr io.Writer
 }
 
 // process connects to NATS and runs until it is interrupted, or until NATS refuses this process for good.
@@ -136,7 +180,7 @@ func (s *shell) process(c *cli.Context, user string, run func(ctx context.Contex
 		return err
 	}
 	defer nc.Close()
-	err = run(ctx, &process{nc: nc, at: at, name: name, log: log})
+	err = run(ctx, &process{nc: nc, at: at, name: name, log: log, stderr: s.stderr})
 	if cause := context.Cause(ctx); err == nil && cause != nil && c.Context.Err() == nil {
 		return cause
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v2"
 
-	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/backup/remote"
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/internal/broker"
@@ -76,23 +75,17 @@ func (s *shell) up(c *cli.Context) (err error) {
 	}
 	defer b.Close()
 	warnOpen(b, log)
-	store, err := backup.OpenBadger(filepath.Join(dir, "backups"), backup.BadgerOptions{Sync: c.Bool("backup-sync"), Logger: log})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
 	at := remote.Address{URL: b.URL(), Cluster: c.String("cluster")}
-	// The backup server has a connection of its own: it must not wait for what the node sends.
 	served, err := b.Connect(lasting(log)...)
 	if err != nil {
 		return fmt.Errorf("connect to the NATS server inside: %w", err)
 	}
 	defer served.Close()
-	server, err := remote.Serve(served, store, remote.ServerOptions{Cluster: at.Cluster, Name: remote.DefaultName, Logger: log})
+	unserve, err := keepBackups(served, filepath.Join(dir, "backups"), c.Bool("backup-sync"), remote.ServerOptions{Cluster: at.Cluster, Name: remote.DefaultName, Logger: log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
+	defer func() { err = errors.Join(err, unserve()) }()
 	nc, err := b.Connect(lasting(log)...)
 	if err != nil {
 		return fmt.Errorf("connect to the NATS server inside: %w", err)

@@ -1,0 +1,32 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/cli"
+)
+
+// TestNodeKeepsBackups kills the node that runs a job and keeps its only backups, and starts it again.
+func TestNodeKeepsBackups(t *testing.T) {
+	_, line := begin(t, "is up at", "up", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--name", "one", "--slots", "2")
+	t.Setenv("AFSTREAM_NATS", "nats://"+strings.Split(strings.Split(line, "nats://")[1], ",")[0])
+	ask := func(args ...string) string {
+		t.Helper()
+		code, stdout, stderr := run(t.Context(), args...)
+		require.Equal(t, cli.ExitOK, code, stderr)
+		return stdout
+	}
+	node := []string{"node", "--name", "two", "--slots", "4", "--backup-dir", t.TempDir()}
+	two, _ := begin(t, `backup server "two"`, node...)
+	ask("job", "submit", "heavy-hitter", "--items", "3M", "--theta", "1000", "--id", "hh", "--backup-name", "two")
+	for !strings.Contains(ask("job", "inspect", "hh"), "running") {
+	}
+	require.NoError(t, two.Process.Kill())
+	begin(t, `backup server "two"`, node...)
+	for !strings.Contains(ask("job", "list"), "finished") {
+	}
+	require.Contains(t, ask("job", "result", "--verify", "hh"), "all bounds kept")
+}
