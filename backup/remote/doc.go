@@ -64,7 +64,7 @@
 //
 // # Scans
 //
-// A scan is sent in chunks of 256 KiB, of which four may be under way: the server reads on when the client has consumed
+// A scan is sent in chunks of 260 KiB, of which four may be under way: the server reads on when the client has consumed
 // some. A scan whose client is silent for 30 seconds is given up. A scan of a single chunk is one message each way.
 // A snapshot dies with its server: if nothing was delivered yet the client begins anew, otherwise Scan returns
 // [backup.ErrInterrupted], since what was delivered belongs to a snapshot that no longer exists. Loading a partition repeats
