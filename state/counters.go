@@ -314,6 +314,10 @@ func (c *Counters) classify() {
 	c.due, c.peak = c.due[:0], 0
 	c.count = [levels]int{clean: len(c.cells)}
 	for i := range c.cells {
-		c.place(i)
+		if p := &c.cells[i]; p.value == c.durable[i] { // all are after a recovery
+			p.limit = math.Inf(-1)
+		} else {
+			c.place(i)
+		}
 	}
 }
