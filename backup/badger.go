@@ -39,6 +39,10 @@ const (
 	valueLogBytes  = 4 << 20
 	valueThreshold = 1 << 20
 
+	// blockBytes holds the largest record of a state. A block of less is made larger as it is written, twice for such a record,
+	// so that a table takes three times its size while it is built.
+	blockBytes = 264 << 10
+
 	// reserveBytes must be free on the disk, or nothing is written. The database writes through mapped memory, where a
 	// full disk is not an error but the end of the process; so there must be room for what it does on its own: new
 	// memtables, tables, compactions.
@@ -176,6 +180,7 @@ func databaseOptions(dir string, o BadgerOptions) badger.Options {
 	b.Compression = options.None
 	b.BlockCacheSize = 0
 	b.IndexCacheSize = 0
+	b.BlockSize = blockBytes
 	// An iterator that meets a block with a wrong checksum ends as if there were no more keys. The records' own
 	// checksums find the damage as well and can name it.
 	b.ChecksumVerificationMode = options.NoVerification
