@@ -47,6 +47,8 @@ const (
 	// full disk is not an error but the end of the process; so there must be room for what it does on its own: new
 	// memtables, tables, compactions.
 	reserveBytes = 64 << 20
+	// leastBytes must be free for what makes room: deletes, and what goes with them.
+	leastBytes = 16 << 20
 
 	// gcInterval is how often the value log is searched for files to rewrite. Directories keep one from the time when
 	// the threshold was lower, if it ever was.
@@ -222,14 +224,23 @@ func (s *badgerStore) readFences() error {
 
 // checkRoom refuses to write before the disk is full.
 func (s *badgerStore) checkRoom() error {
+	usual, _ := s.room()
+	return usual
+}
+
+// room says why nothing may be written before there is more room on the disk, and why not even what makes some.
+func (s *badgerStore) room() (usual, freeing error) {
 	free, err := s.seam.room(s.dir)
 	if err != nil {
-		return err
+		return err, err
 	}
 	if free < reserveBytes {
-		return fmt.Errorf("%d MiB left, %d needed: free some: %w", free>>20, reserveBytes>>20, ErrDiskFull)
+		usual = fmt.Errorf("%d MiB left on its disk, %d needed: delete jobs (afstream job delete), or make room there: %w", free>>20, reserveBytes>>20, ErrDiskFull)
 	}
-	return nil
+	if free < leastBytes {
+		freeing = fmt.Errorf("%d MiB left on its disk, %d needed, and %d to delete jobs: make room there: %w", free>>20, reserveBytes>>20, leastBytes>>20, ErrDiskFull)
+	}
+	return usual, freeing
 }
 
 // Mark implements Marker. With Sync marks would promise less than batches, so there are none.

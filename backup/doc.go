@@ -17,7 +17,7 @@
 // not taken. A directory with the newest tables damaged from outside may refuse to open, with an error naming the file.
 //
 // Writing stops, with [ErrDiskFull], before the disk is full: the database writes through mapped memory, where a full
-// disk would end the process. 64 MiB have to be free. Another process may still take those between two writes.
+// disk would end the process. 64 MiB have to be free, and 16 MiB to delete something. Another process may still take those between two writes.
 //
 // # Partition
 //

@@ -43,6 +43,9 @@ const (
 	kindMarkPlace = 'q'
 )
 
+// copyPrefix begins the keys of what backup/copies writes for itself.
+var copyPrefix = []byte("v/")
+
 // pageBits is how many low bits of a number one prefix scan leaves open when results are read page by page.
 const pageBits = 8
 

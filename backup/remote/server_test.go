@@ -222,6 +222,28 @@ func TestFullServer(t *testing.T) {
 	load(t, open(t, connect(t, url)), 100, func(int) {})
 }
 
+// fullStore has no room on its disk.
+type fullStore struct{ backup.Noting }
+
+func (s fullStore) ApplyNoted(b *backup.Batch, notes []backup.Entry, done func(error)) {
+	if len(notes) == 1 && notes[0].Key[0] == noteSession {
+		done(fmt.Errorf("write backup %q: 3 MiB left: %w", "/its/dir", backup.ErrDiskFull))
+		return
+	}
+	s.Noting.ApplyNoted(b, notes, done)
+}
+
+// A server that cannot begin a session says why.
+func TestNoSessionOnAFullDisk(t *testing.T) {
+	url := startNATS(t, nil)
+	serve(t, connect(t, url), fullStore{backup.NewMemory().(backup.Noting)})
+	_, err := Open(t.Context(), connect(t, url), ClientOptions{Cluster: "test"})
+	require.ErrorIs(t, err, backup.ErrDiskFull)
+	require.NotErrorIs(t, err, ErrNoAnswer)
+	require.ErrorContains(t, err, `"/its/dir": 3 MiB left`)
+	require.ErrorContains(t, err, "backup server "+DefaultName)
+}
+
 // Invalid messages change nothing.
 func TestInvalidMessages(t *testing.T) {
 	url := startNATS(t, nil)

@@ -21,6 +21,7 @@ func (s *Server) onHello(c *call, reply string) {
 	}, 0, func(err error) {
 		if err != nil {
 			s.o.Logger.Warn("begin session of a backup client", "err", err)
+			s.send(reply, appendAnswer(nil, kindFenced, &answer{w.id, resultOf(err)}))
 			return
 		}
 		s.mu.Lock()
