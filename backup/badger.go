@@ -86,8 +86,13 @@ type badgerStore struct {
 	fences map[string]uint64
 	queue  []request
 	scans  int
+	// What tidy goes by: the jobs of which something was deleted since, and when anything else was written.
+	dropped     map[string]bool
+	droppedLast []byte // the last of them
+	wroteAt     time.Time
 
-	group group // belongs to the committer
+	writing sync.Mutex // held by whoever writes to the database: the committer, or tidy
+	group   group      // belongs to the committer
 }
 
 // seam is what tests replace to see the store meet a failing disk.
@@ -117,6 +122,7 @@ func openBadger(dir string, o BadgerOptions, seam seam) (*badgerStore, error) {
 	}
 	s := &badgerStore{
 		dir: dir, sync: o.Sync, log: o.Logger, seam: seam, stop: make(chan struct{}), fences: map[string]uint64{},
+		dropped: map[string]bool{},
 	}
 	s.cond = sync.NewCond(&s.mu)
 	if err := s.open(o); err != nil {
@@ -363,16 +369,19 @@ func (s *badgerStore) Close() error {
 	return s.closeErr
 }
 
-// collectLoop rewrites value log files until nothing is left to gain, now and then.
+// collectLoop gives back the room of what was deleted, and now and then rewrites value log files until nothing is left to gain.
 func (s *badgerStore) collectLoop() {
-	tick := time.NewTicker(gcInterval)
+	tick, tidy := time.NewTicker(gcInterval), time.NewTicker(tidyEvery)
 	defer tick.Stop()
+	defer tidy.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
 		case <-tick.C:
 			s.collect()
+		case now := <-tidy.C:
+			s.tidy(now)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -120,6 +121,7 @@ func (s *badgerStore) commitSome(requests []request) int {
 	g := &s.group
 	g.reset()
 	full, tooFull := s.room()
+	now := time.Now()
 	s.mu.Lock()
 	err := s.failed
 	for i := range requests {
@@ -131,6 +133,10 @@ func (s *badgerStore) commitSome(requests []request) int {
 		} else if !g.add(r) {
 			requests = requests[:i]
 			break
+		} else if !r.makesRoom() {
+			s.wroteAt = now
+		} else if r.batch != nil {
+			s.remember(r.batch)
 		}
 	}
 	s.mu.Unlock()
@@ -143,6 +149,8 @@ func (s *badgerStore) commitSome(requests []request) int {
 
 // write is one transaction.
 func (s *badgerStore) write(g *group) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	txn := s.db.NewTransaction(true)
 	defer txn.Discard()
 	err := g.fill(txn)
@@ -153,11 +161,16 @@ func (s *badgerStore) write(g *group) error {
 		return nil
 	}
 	err = fmt.Errorf("write backup %q, no more writes until it is opened again: %w", s.dir, explain(err))
+	s.fail(err)
+	return err
+}
+
+// fail lets nothing be written any more.
+func (s *badgerStore) fail(err error) {
 	s.mu.Lock()
 	s.failed = err
 	s.mu.Unlock()
 	s.log.Error("backup write failed", "dir", s.dir, "err", err)
-	return err
 }
 
 // group is the content of one transaction, in the order of the requests. Its buffers are used again and again.
