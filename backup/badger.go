@@ -39,10 +39,16 @@ const (
 	valueLogBytes  = 4 << 20
 	valueThreshold = 1 << 20
 
+	// blockBytes holds the largest record of a state. A block of less is made larger as it is written, twice for such a record,
+	// so that a table takes three times its size while it is built.
+	blockBytes = 264 << 10
+
 	// reserveBytes must be free on the disk, or nothing is written. The database writes through mapped memory, where a
 	// full disk is not an error but the end of the process; so there must be room for what it does on its own: new
 	// memtables, tables, compactions.
 	reserveBytes = 64 << 20
+	// leastBytes must be free for what makes room: deletes, and what goes with them.
+	leastBytes = 16 << 20
 
 	// gcInterval is how often the value log is searched for files to rewrite. Directories keep one from the time when
 	// the threshold was lower, if it ever was.
@@ -80,8 +86,13 @@ type badgerStore struct {
 	fences map[string]uint64
 	queue  []request
 	scans  int
+	// What tidy goes by: the jobs of which something was deleted since, and when anything else was written.
+	dropped     map[string]bool
+	droppedLast []byte // the last of them
+	wroteAt     time.Time
 
-	group group // belongs to the committer
+	writing sync.Mutex // held by whoever writes to the database: the committer, or tidy
+	group   group      // belongs to the committer
 }
 
 // seam is what tests replace to see the store meet a failing disk.
@@ -111,6 +122,7 @@ func openBadger(dir string, o BadgerOptions, seam seam) (*badgerStore, error) {
 	}
 	s := &badgerStore{
 		dir: dir, sync: o.Sync, log: o.Logger, seam: seam, stop: make(chan struct{}), fences: map[string]uint64{},
+		dropped: map[string]bool{},
 	}
 	s.cond = sync.NewCond(&s.mu)
 	if err := s.open(o); err != nil {
@@ -176,6 +188,7 @@ func databaseOptions(dir string, o BadgerOptions) badger.Options {
 	b.Compression = options.None
 	b.BlockCacheSize = 0
 	b.IndexCacheSize = 0
+	b.BlockSize = blockBytes
 	// An iterator that meets a block with a wrong checksum ends as if there were no more keys. The records' own
 	// checksums find the damage as well and can name it.
 	b.ChecksumVerificationMode = options.NoVerification
@@ -217,14 +230,23 @@ func (s *badgerStore) readFences() error {
 
 // checkRoom refuses to write before the disk is full.
 func (s *badgerStore) checkRoom() error {
+	usual, _ := s.room()
+	return usual
+}
+
+// room says why nothing may be written before there is more room on the disk, and why not even what makes some.
+func (s *badgerStore) room() (usual, freeing error) {
 	free, err := s.seam.room(s.dir)
 	if err != nil {
-		return err
+		return err, err
 	}
 	if free < reserveBytes {
-		return fmt.Errorf("%d MiB left, %d needed: free some: %w", free>>20, reserveBytes>>20, ErrDiskFull)
+		usual = fmt.Errorf("%d MiB left on its disk, %d needed: delete jobs (afstream job delete), or make room there: %w", free>>20, reserveBytes>>20, ErrDiskFull)
 	}
-	return nil
+	if free < leastBytes {
+		freeing = fmt.Errorf("%d MiB left on its disk, %d needed, and %d to delete jobs: make room there: %w", free>>20, reserveBytes>>20, leastBytes>>20, ErrDiskFull)
+	}
+	return usual, freeing
 }
 
 // Mark implements Marker. With Sync marks would promise less than batches, so there are none.
@@ -347,16 +369,19 @@ func (s *badgerStore) Close() error {
 	return s.closeErr
 }
 
-// collectLoop rewrites value log files until nothing is left to gain, now and then.
+// collectLoop gives back the room of what was deleted, and now and then rewrites value log files until nothing is left to gain.
 func (s *badgerStore) collectLoop() {
-	tick := time.NewTicker(gcInterval)
+	tick, tidy := time.NewTicker(gcInterval), time.NewTicker(tidyEvery)
 	defer tick.Stop()
+	defer tidy.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
 		case <-tick.C:
 			s.collect()
+		case now := <-tidy.C:
+			s.tidy(now)
 		}
 	}
 }

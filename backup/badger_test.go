@@ -91,6 +91,46 @@ func TestBadgerStopsBeforeTheDiskIsFull(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// What makes room is taken when nothing else is any more, and up to a point: jobs can be deleted.
+func TestBadgerDeletesOnAFullDisk(t *testing.T) {
+	room := uint64(math.MaxUint64)
+	disk := seam{commit: (*badger.Txn).Commit, room: func(string) (uint64, error) { return room, nil }}
+	dir := t.TempDir()
+	s, err := openBadger(dir, BadgerOptions{}, disk)
+	require.NoError(t, err)
+	job := func(name string) string {
+		incarnation, err := NewIncarnation(s, name)
+		require.NoError(t, err)
+		k := testKey
+		k.Job, k.Incarnation = name, incarnation
+		p := OpenPartition(s, k, 1)
+		_, err = p.Load()
+		require.NoError(t, err)
+		require.NoError(t, commitWait(p, whole("a", 1)))
+		require.NoError(t, SaveIncarnation(s, k.Owner(), WorkerRecord{Epoch: 1}))
+		return incarnation
+	}
+	one, two := job("one"), job("two")
+	room = leastBytes
+	_, err = NewIncarnation(s, "three")
+	require.ErrorIs(t, err, ErrDiskFull)
+	require.ErrorContains(t, err, "16 MiB left")
+	require.ErrorContains(t, err, "job delete")
+	require.ErrorContains(t, err, dir)
+	record := batch("one", 0, "v/one=1", "-x")
+	require.NoError(t, applyWait(s, record), "as backup/copies does")
+	require.ErrorIs(t, applyWait(s, batch("one", 0, "v/one=1", "y=1", "-x")), ErrDiskFull)
+	require.NoError(t, DropJob(s, "one", one))
+	for _, k := range contents(t, s, "") {
+		require.NotContains(t, k, "/one/")
+	}
+	room = leastBytes - 1
+	err = DropJob(s, "two", two)
+	require.ErrorIs(t, err, ErrDiskFull)
+	require.ErrorContains(t, err, "15 MiB left")
+	require.NoError(t, s.Close())
+}
+
 // After a failed write nothing more is written, since nobody knows what that write left; the last good backup is there
 // when the store is opened again.
 func TestBadgerStopsAfterAFailedWrite(t *testing.T) {

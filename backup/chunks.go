@@ -1,124 +1,133 @@
 package backup
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 )
 
-// pageBytes is how much of the state one read of the store collects, give or take one record.
-const pageBytes = 1 << 20
+// errAbandoned ends a scan whose chunks nobody wants any more.
+var errAbandoned = errors.New("abandoned")
 
-// newChunks returns the iterator over the elements of g, whose extent is fixed here: what is committed later is not
-// part of it.
-func newChunks(p *Partition, g generation) func() (Chunk, error) {
-	base := pager{p: p, kind: kindChunk, generation: g.number, end: g.chunks}
-	deltas := pager{p: p, kind: kindDelta, generation: g.number, end: g.deltas}
-	var d delta
-	var failed error
-	next := func() (Chunk, error) {
-		if n, value, err := base.next(); err != io.EOF {
-			if err != nil {
-				return Chunk{}, err
-			}
-			data, why := decodeChunk(value, g.number, n)
-			if why != "" {
-				return Chunk{}, base.damaged(n, why)
-			}
-			return Chunk{Data: data, Whole: true, End: n+1 == g.chunks}, nil
-		}
-		for {
-			n, value, err := deltas.next()
-			if err != nil {
-				return Chunk{}, err
-			}
-			if why := decodeDelta(value, g.number, n, &d); why != "" {
-				return Chunk{}, deltas.damaged(n, why)
-			}
-			if len(d.data) > 0 {
-				return Chunk{Data: d.data, End: d.final}, nil
-			}
-		}
+// chunks reads the elements of a generation whose extent is fixed: what is committed later is not part of it. It takes one scan
+// of the base and one of the deltas, which run in a coroutine between calls of next: reading in pages would mean to scan, for
+// each, all that comes before it under the same prefix.
+type chunks struct {
+	p    *Partition
+	g    generation
+	next func() (Chunk, error, bool) // nil before the first call
+	stop func()
+	err  error // once there is one, or io.EOF
+}
+
+func (c *chunks) read() (Chunk, error) {
+	if c.next == nil && c.err == nil {
+		c.next, c.stop = iter.Pull2(c.all)
 	}
-	return func() (Chunk, error) {
-		if failed != nil {
-			return Chunk{}, failed
+	if c.err == nil {
+		chunk, err, ok := c.next()
+		switch {
+		case !ok:
+			c.err = io.EOF
+		case err != nil:
+			c.err = fmt.Errorf("restore %s: %w", c.p.owner, err)
+		default:
+			return chunk, nil
 		}
-		c, err := next()
-		if err != nil {
-			failed = err
-			if err != io.EOF {
-				failed = fmt.Errorf("restore %s: %w", p.owner, err)
-			}
-		}
-		return c, failed
+		c.end()
+	}
+	return Chunk{}, c.err
+}
+
+// end lets go of the store, and may be called at any time.
+func (c *chunks) end() {
+	if c.err == nil {
+		c.err = fmt.Errorf("restore %s: reading was stopped", c.p.owner)
+	}
+	if c.stop != nil {
+		c.stop()
+		c.next, c.stop = nil, nil
 	}
 }
 
-// pager reads the records [at, end) of one kind and generation in order. It collects a page of them with each scan, so
-// that small records do not cost a scan each, and holds neither a goroutine nor a snapshot between calls, so that it
-// may be abandoned at any point.
-type pager struct {
+// all yields the chunks, and at last an error if there is one.
+func (c *chunks) all(yield func(Chunk, error) bool) {
+	err := c.base(yield)
+	if err == nil {
+		err = c.deltas(yield)
+	}
+	if err != nil && err != errAbandoned {
+		yield(Chunk{}, err)
+	}
+}
+
+func (c *chunks) base(yield func(Chunk, error) bool) error {
+	s := sequence{p: c.p, kind: kindChunk, generation: c.g.number, end: c.g.chunks}
+	return s.each(func(n uint64, value []byte) error {
+		data, why := decodeChunk(value, c.g.number, n)
+		if why != "" {
+			return s.damaged(n, why)
+		}
+		if !yield(Chunk{Data: data, Whole: true, End: n+1 == c.g.chunks}, nil) {
+			return errAbandoned
+		}
+		return nil
+	})
+}
+
+func (c *chunks) deltas(yield func(Chunk, error) bool) error {
+	var d delta
+	s := sequence{p: c.p, kind: kindDelta, generation: c.g.number, end: c.g.deltas}
+	return s.each(func(n uint64, value []byte) error {
+		if why := decodeDelta(value, c.g.number, n, &d); why != "" {
+			return s.damaged(n, why)
+		}
+		if len(d.data) > 0 && !yield(Chunk{Data: d.data, End: d.final}, nil) {
+			return errAbandoned
+		}
+		return nil
+	})
+}
+
+// sequence reads the records [at, end) of one kind and generation in order.
+type sequence struct {
 	p          *Partition
 	kind       byte
 	generation uint64
 	at, end    uint64
-	buf        []byte
-	ends       []int // where each record of the page ends in buf
-	read       int   // how many records of the page were delivered
+	value      []byte // copy of a record: that of a file which is cut short meanwhile can be read by its scan alone
 }
 
-// next returns the next record and its number, or io.EOF. value is valid until the next call.
-func (g *pager) next() (n uint64, value []byte, err error) {
-	if g.at == g.end {
-		return 0, nil, io.EOF
+// each calls fn for each record. If the store is started again meanwhile it goes on where it was.
+func (s *sequence) each(fn func(n uint64, value []byte) error) error {
+	if s.at == s.end {
+		return nil
 	}
-	if g.read == len(g.ends) {
-		if err := g.fill(); err != nil {
-			return 0, nil, err
-		}
-	}
-	from := 0
-	if g.read > 0 {
-		from = g.ends[g.read-1]
-	}
-	n, value = g.at, g.buf[from:g.ends[g.read]]
-	g.at++
-	g.read++
-	return n, value, nil
-}
-
-// fill reads from record at on: at most up to the end of its group of 1<<pageBits numbers, which share a prefix.
-func (g *pager) fill() error {
-	key := appendKey(nil, g.p.prefix, g.kind, g.generation, g.at)
-	skip := len(key) - 8
+	prefix := appendKey(nil, s.p.prefix, s.kind, s.generation)
 	err := repeat(func() error {
-		g.buf, g.ends, g.read = g.buf[:0], g.ends[:0], 0
-		return g.p.store.Scan(key[:len(key)-pageBits/8], func(key, value []byte) error {
-			n, ok := lastNumber(key, skip)
-			want := g.at + uint64(len(g.ends))
+		return s.p.store.Scan(prefix, func(key, value []byte) error {
+			n, ok := lastNumber(key, len(prefix))
 			switch {
-			case !ok || n < g.at:
+			case !ok || n < s.at:
 				return nil
-			case n != want || n == g.end:
+			case n != s.at || n == s.end:
 				return errStop
 			}
-			g.buf = append(g.buf, value...)
-			g.ends = append(g.ends, len(g.buf))
-			if len(g.buf) >= pageBytes {
-				return errStop
-			}
-			return nil
+			s.value = append(s.value[:0], value...)
+			s.at++
+			return fn(n, s.value)
 		})
 	})
 	if err != nil && err != errStop {
 		return err
 	}
-	if len(g.ends) == 0 {
-		return g.damaged(g.at, "missing")
+	if s.at < s.end {
+		return s.damaged(s.at, "missing")
 	}
 	return nil
 }
 
-func (g *pager) damaged(n uint64, what string) error {
-	return damaged(appendKey(nil, g.p.prefix, g.kind, g.generation, n), what)
+func (s *sequence) damaged(n uint64, what string) error {
+	return damaged(appendKey(nil, s.p.prefix, s.kind, s.generation, n), what)
 }

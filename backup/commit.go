@@ -72,7 +72,7 @@ func (w *commitWriter) start(c *Commit, done func(error)) error {
 	w.n = w.first
 	w.total = len(c.Elements)
 	w.elements = c.Elements
-	if len(c.Elements) > pieceBytes {
+	if len(c.Elements) > pieceBytes && !c.Lent {
 		w.large = append(w.large[:0], c.Elements...)
 		w.elements = w.large
 	}

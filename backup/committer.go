@@ -1,8 +1,11 @@
 package backup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -17,6 +20,28 @@ type request struct {
 	owner string
 	epoch uint64
 	done  func(error)
+}
+
+// mayBeWritten says why r has to be refused on a disk that is full, or too full even for what makes room.
+func (r *request) mayBeWritten(full, tooFull error) error {
+	if full != nil && r.makesRoom() {
+		return tooFull
+	}
+	return full
+}
+
+// makesRoom says whether r is needed to delete something and writes next to nothing itself: deletes, with the records that
+// backup/copies puts beside them, notes, and the fences of what is to be deleted.
+func (r *request) makesRoom() bool {
+	if r.batch == nil {
+		return r.epoch == math.MaxUint64
+	}
+	for i := range r.batch.Puts {
+		if !bytes.HasPrefix(r.batch.Puts[i].Key, copyPrefix) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *badgerStore) Apply(b *Batch, done func(error)) { s.ApplyNoted(b, nil, done) }
@@ -95,15 +120,23 @@ func (s *badgerStore) commitLoop() {
 func (s *badgerStore) commitSome(requests []request) int {
 	g := &s.group
 	g.reset()
+	full, tooFull := s.room()
+	now := time.Now()
 	s.mu.Lock()
 	err := s.failed
 	for i := range requests {
 		r := &requests[i]
 		if oldest := s.fences[r.owner]; r.epoch < oldest && r.batch != nil {
 			g.refuse(i, fencedError(r.owner, r.epoch, oldest))
+		} else if why := r.mayBeWritten(full, tooFull); why != nil && err == nil {
+			g.refuse(i, fmt.Errorf("write backup %q: %w", s.dir, why))
 		} else if !g.add(r) {
 			requests = requests[:i]
 			break
+		} else if !r.makesRoom() {
+			s.wroteAt = now
+		} else if r.batch != nil {
+			s.remember(r.batch)
 		}
 	}
 	s.mu.Unlock()
@@ -116,9 +149,8 @@ func (s *badgerStore) commitSome(requests []request) int {
 
 // write is one transaction.
 func (s *badgerStore) write(g *group) error {
-	if err := s.checkRoom(); err != nil {
-		return fmt.Errorf("write backup %q: %w", s.dir, err)
-	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	txn := s.db.NewTransaction(true)
 	defer txn.Discard()
 	err := g.fill(txn)
@@ -129,11 +161,16 @@ func (s *badgerStore) write(g *group) error {
 		return nil
 	}
 	err = fmt.Errorf("write backup %q, no more writes until it is opened again: %w", s.dir, explain(err))
+	s.fail(err)
+	return err
+}
+
+// fail lets nothing be written any more.
+func (s *badgerStore) fail(err error) {
 	s.mu.Lock()
 	s.failed = err
 	s.mu.Unlock()
 	s.log.Error("backup write failed", "dir", s.dir, "err", err)
-	return err
 }
 
 // group is the content of one transaction, in the order of the requests. Its buffers are used again and again.

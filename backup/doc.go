@@ -17,7 +17,7 @@
 // not taken. A directory with the newest tables damaged from outside may refuse to open, with an error naming the file.
 //
 // Writing stops, with [ErrDiskFull], before the disk is full: the database writes through mapped memory, where a full
-// disk would end the process. 64 MiB have to be free. Another process may still take those between two writes.
+// disk would end the process. 64 MiB have to be free, and 16 MiB to delete something. Another process may still take those between two writes.
 //
 // # Partition
 //
@@ -51,7 +51,8 @@
 //
 // [SaveIncarnation] keeps the epoch and failure count of a worker, on which its error budget depends: the count never
 // goes down. [NewIncarnation] gives each run of a job a name of its own that is part of all its keys, so that a new job
-// never finds the state of an old one of the same name; [DropJob] deletes a run.
+// never finds the state of an old one of the same name; [DropJob] deletes a run. A store on disk gives back the room of what was
+// deleted when nothing has been written for ten seconds, at once if its disk is full, or else as tables are compacted.
 //
 // [Results] keeps what the sinks of a run have found, for whoever asks later. It outlives the state of the run.
 //

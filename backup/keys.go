@@ -43,7 +43,10 @@ const (
 	kindMarkPlace = 'q'
 )
 
-// pageBits is how many low bits of a number one prefix scan leaves open when records are read page by page.
+// copyPrefix begins the keys of what backup/copies writes for itself.
+var copyPrefix = []byte("v/")
+
+// pageBits is how many low bits of a number one prefix scan leaves open when results are read page by page.
 const pageBits = 8
 
 // PartitionKey names one partition of one operator. Names match [A-Za-z0-9_-]{1,64}.

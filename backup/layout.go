@@ -33,7 +33,7 @@ func Read(s Store, key PartitionKey) (*Restored, error) {
 	p := OpenPartition(s, key, 0)
 	var f finder
 	err := repeat(func() error {
-		f = finder{p: p, restored: &Restored{Chunks: func() (Chunk, error) { return Chunk{}, io.EOF }}}
+		f = finder{p: p, restored: &Restored{chunks: chunks{err: io.EOF}}}
 		return f.find()
 	})
 	if err != nil {

@@ -57,6 +57,8 @@ type Commit struct {
 	Whole bool
 	// Elements is the encoded state, opaque here. It may be empty: the commit of a position alone.
 	Elements []byte
+	// Lent says that Elements stay as they are until done is called, so that no copy of a large state is made.
+	Lent bool
 	// Inputs are the processed positions of all input channels in any order, none twice. They replace those of the
 	// commit before, they are not merged with them.
 	Inputs []Input
@@ -132,12 +134,12 @@ func OpenPartition(s Store, key PartitionKey, epoch uint64) *Partition {
 func (p *Partition) NeedWhole() bool { return p.needWhole.Load() }
 
 // Commit makes c durable and calls done exactly once with the outcome, maybe from another goroutine and maybe before it
-// returns. c and its slices may be used again as soon as Commit returns. One commit may be in flight at a time, another
+// returns. c and its slices, but for Elements that are Lent, may be used again as soon as Commit returns. One commit may be in flight at a time, another
 // one gets ErrBusy; done may start the next. After an error nothing of c counts: the commit before is still the newest,
 // unless the store failed after it had written, in which case c may be found by a later Load.
 //
 // Cost: one put and at most 1024 deletes in one batch; an additional batch for each 256 KiB of elements beyond the
-// first. No allocation in steady state, and a copy of Elements beyond 256 KiB until done.
+// first. No allocation in steady state, and a copy of Elements beyond 256 KiB until done, unless they are Lent.
 //
 // Errors: ErrBusy, ErrNotLoaded, ErrInput, ErrTooLarge if all but the elements exceeds 256 KiB, and those of
 // Store.Apply, of which ErrFenced means that another worker has taken over.

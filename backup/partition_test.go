@@ -174,6 +174,22 @@ func TestPartitionKeepsNothingOfTheCaller(t *testing.T) {
 	})
 }
 
+// What is lent is not copied.
+func TestPartitionWritesWhatIsLent(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Store) {
+		p, _ := load(t, s, 1)
+		for i, size := range []int{10, 5 * pieceBytes} {
+			c := whole(strings.Repeat("a", size), 1)
+			c.Lent = true
+			require.NoError(t, commitWait(p, c))
+			require.Nil(t, p.writer.large)
+			require.Nil(t, p.writer.elements)
+			_, r := load(t, s, uint64(i+1))
+			require.Equal(t, []string{"[" + string(c.Elements) + "]"}, elements(t, r))
+		}
+	})
+}
+
 // Commits of positions alone hold no element and still ask for a new base, so that they do not pile up.
 func TestPartitionAsksForAWholeCommitAfterManyPositions(t *testing.T) {
 	p, _ := load(t, NewMemory(), 1)

@@ -23,14 +23,20 @@ type Restored struct {
 	Closing uint64
 	// Bytes is how many element bytes Chunks will deliver, for reporting progress.
 	Bytes int64
-	// Chunks delivers the elements: first the base, then each delta in the order of its commit. It returns io.EOF at
-	// the end, and keeps returning an error once it has. It needs memory for about 1 MiB. Use it before the first
-	// commit, and from one goroutine at a time.
-	Chunks func() (Chunk, error)
 	// Damaged names what had to be skipped, each wrapping ErrDamaged. If it is not empty, the state, or of a damaged mark the
 	// positions, are older than what was acknowledged last.
 	Damaged []error
+
+	chunks chunks
 }
+
+// Chunks delivers the elements: first the base, then each delta in the order of its commit. It returns io.EOF at the end,
+// and keeps returning an error once it has. It needs memory for about 1 MiB, and a scan of the store is under way from
+// the first call until an error is returned, or Stop is called. Use it before the first commit, and from one goroutine at a time.
+func (r *Restored) Chunks() (Chunk, error) { return r.chunks.read() }
+
+// Stop ends the reading of the elements before their end. It may be called at any time, and again.
+func (r *Restored) Stop() { r.chunks.end() }
 
 // Chunk is a part of the elements of one commit.
 type Chunk struct {
@@ -79,7 +85,7 @@ func (p *Partition) load() (*Restored, error) {
 	var f finder
 	var log itemLog
 	err := repeat(func() (err error) {
-		f = finder{p: p, restored: &Restored{Chunks: func() (Chunk, error) { return Chunk{}, io.EOF }}}
+		f = finder{p: p, restored: &Restored{chunks: chunks{err: io.EOF}}}
 		if err = f.find(); err == nil {
 			err = f.readMark()
 		}
@@ -190,7 +196,7 @@ func (f *finder) fill() {
 	r.Outputs = append([]uint64(nil), s.outputs...)
 	r.Source = append([]byte(nil), s.source...)
 	r.Bytes = int64(f.current.bytes + f.deltaBytes)
-	r.Chunks = newChunks(f.p, f.current)
+	r.chunks = chunks{p: f.p, g: f.current}
 }
 
 func (f *finder) readManifests() error {

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -309,4 +310,59 @@ func TestRestoreInBoundedMemory(t *testing.T) {
 	}
 	require.Equal(t, 64<<20, total)
 	require.Less(t, most, int64(8<<20))
+}
+
+// countingStore counts what scans deliver.
+type countingStore struct {
+	Store
+	keys int
+}
+
+func (s *countingStore) Scan(prefix []byte, fn func(key, value []byte) error) error {
+	return s.Store.Scan(prefix, func(key, value []byte) error {
+		s.keys++
+		return fn(key, value)
+	})
+}
+
+// A recovery reads each record twice, to check it and to deliver it, however many there are: from another process each costs as
+// much as it is long.
+func TestRestoreReadsEachRecordTwice(t *testing.T) {
+	s := &countingStore{Store: NewMemory()}
+	p, _ := load(t, s, 1)
+	const deltas = 700
+	require.NoError(t, commitWait(p, whole(strings.Repeat("b", 300*pieceBytes), 1)))
+	for i := range deltas {
+		require.NoError(t, commitWait(p, part("d", uint64(i))))
+	}
+	s.keys = 0
+	_, r := load(t, s, 2)
+	require.Len(t, elements(t, r), 1+deltas)
+	require.Less(t, s.keys, 2*(300+deltas)+10)
+}
+
+// Who does not read the elements to their end says so, and then holds nothing of the store.
+func TestRestoreThatIsStopped(t *testing.T) {
+	eachStore(t, func(t *testing.T, s Store) {
+		_, _, two := twoGenerations(t, s)
+		_, r := load(t, s, 2)
+		_, err := r.Chunks()
+		require.NoError(t, err)
+		r.Stop()
+		for range 2 {
+			_, err = r.Chunks()
+			require.ErrorContains(t, err, "stopped")
+			r.Stop()
+		}
+		_, r = load(t, s, 3)
+		require.Equal(t, two, elements(t, r))
+		r.Stop()
+		_, err = r.Chunks()
+		require.Equal(t, io.EOF, err)
+		_, r = load(t, s, 4)
+		r.Stop()
+		_, err = r.Chunks()
+		require.ErrorContains(t, err, "stopped")
+		require.NoError(t, s.Close(), "no scan is under way")
+	})
 }

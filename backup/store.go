@@ -38,7 +38,8 @@ var (
 	// ErrKey is returned by Apply for an empty key and for one beyond MaxKeyBytes.
 	ErrKey = errors.New("backup: invalid key")
 
-	// ErrDiskFull is returned by Apply and Fence when the disk under the store has no room left. What was stored
+	// ErrDiskFull is returned by Apply and Fence when the disk under the store has no room left. Batches that only delete, and
+	// fences at the last epoch there is, as of jobs that are dropped, are taken for some time longer. What was stored
 	// before stays readable, and writing works again once there is room.
 	ErrDiskFull = errors.New("backup: disk is full")
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -57,19 +58,22 @@ func (o ZipfOptions) validate() error {
 // Item i depends on seed and i alone, hence Seek takes constant time.
 //
 // It costs one table of 8 bytes a key, shared by the partitions (none if S is 0), built
-// here in time proportional to Keys, and up to 0.9 MiB of ready-made keys.
+// in time proportional to Keys when the first one is opened, since of a job on many nodes
+// only those with a source need it, and up to 0.9 MiB of ready-made keys.
 func Zipf(o ZipfOptions) (stream.NewSource[Keyed], error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	g := &zipf{keys: o.Keys, seed: mix64(o.Seed), names: newKeyNames(o.Keys)}
-	if o.S != 0 {
-		g.table = newAliasTable(int(o.Keys), func(rank int) float64 { return math.Pow(float64(rank+1), -o.S) })
-	}
-	g.cached = make([]Keyed, min(o.Keys, zipfCachedKeys))
-	for r := range g.cached {
-		g.names.put(&g.cached[r], uint64(r))
-	}
+	build := sync.OnceFunc(func() {
+		if o.S != 0 {
+			g.table = newAliasTable(int(o.Keys), func(rank int) float64 { return math.Pow(float64(rank+1), -o.S) })
+		}
+		g.cached = make([]Keyed, min(o.Keys, zipfCachedKeys))
+		for r := range g.cached {
+			g.names.put(&g.cached[r], uint64(r))
+		}
+	})
 	total := o.Items
 	if total == 0 {
 		total = math.MaxUint64
@@ -78,11 +82,12 @@ func Zipf(o ZipfOptions) (stream.NewSource[Keyed], error) {
 		if err := checkPart(part, parts); err != nil {
 			return nil, err
 		}
+		build()
 		return &zipfSource{zipf: g, share: newShare(part, parts, total)}, nil
 	}, nil
 }
 
-// zipf is what the partitions share; it does not change once made.
+// zipf is what the partitions share; it does not change once the first is open.
 type zipf struct {
 	keys, seed uint64
 	table      aliasTable // nil if uniform

@@ -2,6 +2,7 @@ package connector
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -197,4 +198,26 @@ func TestSlice(t *testing.T) {
 	got, err := drain(s, 1)
 	require.NoError(t, err)
 	require.Empty(t, got)
+}
+
+// A node that only knows of the source makes no table.
+func TestZipfIsBuiltWhenOpened(t *testing.T) {
+	allocated := func(f func()) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	var open stream.NewSource[Keyed]
+	require.Less(t, allocated(func() {
+		var err error
+		open, err = Zipf(ZipfOptions{Items: 10, Keys: 1 << 20, S: 1})
+		require.NoError(t, err)
+	}), uint64(1<<20))
+	require.GreaterOrEqual(t, allocated(func() {
+		s, err := open(0, 1)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	}), uint64(8<<20))
 }

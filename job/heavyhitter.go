@@ -37,7 +37,8 @@ type HeavyHitter struct {
 	// Method is CountMin or SpaceSaving; the empty one is CountMin.
 	Method Method
 	// Rows and Width are the shape of each sketch of CountMin, default 4 and 8192. More rows make a large overcount less likely, a
-	// larger width makes overcounts smaller: total weight / Width on average in a row. Memory: 33 bytes a counter.
+	// larger width makes overcounts smaller: total weight / Width on average in a row. Memory: 33 bytes a counter, 16 if
+	// nothing goes by divergence (mini-batch, none).
 	Rows, Width int
 	// Capacity is how many keys each partition counts under SpaceSaving, which alone allows to set it: 1/Threshold to
 	// spacesaving.MaxCapacity, at about 150 bytes each. No estimate is more than the total weight / Capacity too high. 0

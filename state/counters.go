@@ -40,7 +40,7 @@ type Counters struct {
 	cells []cell
 
 	// What follows is touched only when a limit is reached, and by backups.
-	durable   []float64       // the values that a restore would find; nil for zeros, if untracked
+	durable   []float64       // the values that a restore would find; nil for zeros, or if untracked
 	mark      []level         // nil if untracked
 	slack     map[int]float64 // sums whose theta is multiplied by a factor
 	due       []int
@@ -57,6 +57,8 @@ type Counters struct {
 	poisoned  bool
 	unstales  bool // the backup in flight was taken after the reset
 	untracked bool
+	unknown   bool // something is durable, and durable does not say what
+	intact    bool // untracked, and nothing was added since the state was restored: each limit is -Inf, to notice it
 }
 
 // cell keeps a sum and its limit on one cache line.
@@ -140,7 +142,7 @@ func (c *Counters) Reset() {
 		c.cells[i].value = 0
 	}
 	c.poisoned, c.unstales = false, false
-	c.stale = c.stale || c.complete || len(c.flight) > 0
+	c.stale = c.stale || c.complete || c.unknown || c.intact || len(c.flight) > 0
 	for _, d := range c.durable {
 		c.stale = c.stale || d != 0
 	}
@@ -171,18 +173,39 @@ func (c *Counters) Measure() stream.Measure {
 	return stream.Measure{Alpha: c.alpha, Norm: errorbound.Max, Combine: errorbound.Added}
 }
 
-// SetTheta implements stream.Thresholder. It takes time in proportion to Len.
+// SetTheta implements stream.Thresholder. It takes time in proportion to Len. If theta was +Inf when the state was backed up
+// last, or changed after it was restored, nobody knows how far it has diverged: StateDivergence is +Inf until the next backup
+// is durable.
 func (c *Counters) SetTheta(theta float64) {
 	c.theta = theta
 	c.untracked = math.IsInf(theta, 1)
-	if !c.untracked && c.mark == nil {
-		c.mark = make([]level, len(c.cells))
-	}
-	if !c.untracked && c.durable == nil {
-		c.durable = make([]float64, len(c.cells))
-	}
+	c.track()
 	c.ends = levelEnds(theta, c.alpha)
 	c.classify()
+}
+
+// track makes what tracking takes, unless there is no theta.
+func (c *Counters) track() {
+	if c.untracked {
+		return
+	}
+	if c.mark == nil {
+		c.mark = make([]level, len(c.cells))
+	}
+	if c.durable == nil {
+		c.durable = make([]float64, len(c.cells))
+	}
+	if c.intact {
+		c.copyTo(c.durable)
+	}
+	c.stale, c.unknown, c.intact = c.stale || c.unknown, false, false
+}
+
+// copyTo makes values those of the sums.
+func (c *Counters) copyTo(values []float64) {
+	for i := range c.cells {
+		values[i] = c.cells[i].value
+	}
 }
 
 // levelEnds returns where the levels end. A partial backup leaves sums that are not due as they are, hence due must
@@ -222,6 +245,11 @@ func (c *Counters) attention(i int) {
 	v := c.cells[i].value
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		c.poisoned = true
+		return
+	}
+	if c.untracked { // for the first time since it was restored
+		c.intact, c.unknown = false, true
+		c.classify()
 		return
 	}
 	c.place(i)
@@ -273,8 +301,12 @@ func (c *Counters) factor(i int) float64 {
 // classify places every sum anew.
 func (c *Counters) classify() {
 	if c.untracked {
+		limit := math.Inf(1)
+		if c.intact {
+			limit = math.Inf(-1)
+		}
 		for i := range c.cells {
-			c.cells[i].limit = math.Inf(1)
+			c.cells[i].limit = limit
 		}
 		return
 	}
@@ -282,6 +314,10 @@ func (c *Counters) classify() {
 	c.due, c.peak = c.due[:0], 0
 	c.count = [levels]int{clean: len(c.cells)}
 	for i := range c.cells {
-		c.place(i)
+		if p := &c.cells[i]; p.value == c.durable[i] { // all are after a recovery
+			p.limit = math.Inf(-1)
+		} else {
+			c.place(i)
+		}
 	}
 }

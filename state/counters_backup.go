@@ -33,20 +33,23 @@ func (c *Counters) BackupState(w *stream.StateWriter) error {
 	return nil
 }
 
-// backupAll writes what is needed to replace every sum.
+// backupAll writes what is needed to replace every sum, and remembers it if that is of use.
 func (c *Counters) backupAll(w *stream.StateWriter) {
+	c.complete, c.unstales = true, true
+	zeros := c.stale && !w.Whole() // older elements stay unless they are overwritten
+	for i := range c.cells {
+		if v := c.cells[i].value; v != 0 || zeros {
+			w.PutUint64(uint64(i), math.Float64bits(v))
+		}
+	}
+	if c.untracked {
+		c.durable, c.snapshot, c.unknown = nil, nil, true
+		return
+	}
 	if c.snapshot == nil {
 		c.snapshot = make([]float64, len(c.cells))
 	}
-	zeros := c.stale && !w.Whole() // older elements stay unless they are overwritten
-	for i := range c.cells {
-		v := c.cells[i].value
-		if v != 0 || zeros {
-			w.PutUint64(uint64(i), math.Float64bits(v))
-		}
-		c.snapshot[i] = v
-	}
-	c.complete, c.unstales = true, true
+	c.copyTo(c.snapshot)
 }
 
 // BackupDurable implements stream.BackupDurable. After a partial backup it takes time in proportion to the number of
@@ -55,11 +58,15 @@ func (c *Counters) BackupDurable() {
 	if c.unstales {
 		c.stale = false
 	}
-	if c.complete {
+	switch {
+	case !c.complete:
+		c.settle()
+	case c.snapshot != nil:
 		c.durable, c.snapshot = c.snapshot, c.durable
 		c.classify()
-	} else {
-		c.settle()
+	default: // it was untracked when the backup was taken
+		c.unknown = true
+		c.track()
 	}
 	c.flight, c.complete, c.unstales = c.flight[:0], false, false
 }
@@ -109,11 +116,10 @@ func (c *Counters) RestoreWith(r *stream.StateReader, other func(*stream.StateRe
 			return err
 		}
 	}
-	if c.durable == nil { // SetTheta may come later, and Compensate in between
-		c.durable = make([]float64, len(c.cells))
-	}
-	for i := range c.durable {
-		c.durable[i] = c.cells[i].value
+	if c.untracked {
+		c.durable, c.snapshot, c.unknown, c.intact = nil, nil, false, true
+	} else {
+		c.copyTo(c.durable)
 	}
 	c.classify()
 	return r.Err()

@@ -74,6 +74,71 @@ func TestCountersModel(t *testing.T) {
 	})
 }
 
+// restoredFrom returns the sums that a failure now would leave.
+func restoredFrom(t *testing.T, n int, s *statetest.Store) []float64 {
+	c := NewCounters(n)
+	require.NoError(t, c.RestoreState(statetest.Reader(s.Durable()...)))
+	return values(c)
+}
+
+// TestCountersWithoutTheta checks that without a theta nothing is kept beside the sums, and that a theta that comes later is kept
+// although nobody knows what was durable before.
+func TestCountersWithoutTheta(t *testing.T) {
+	for _, restored := range []bool{false, true} {
+		c := NewCounters(3)
+		s := statetest.NewStore(c)
+		c.Add(1, 100)
+		s.Save(t, true)
+		if restored {
+			c = NewCounters(3)
+			s.Recover(t, c)
+		}
+		c.Add(2, 7)
+		require.Nil(t, c.durable)
+		require.Nil(t, c.snapshot)
+		require.Nil(t, c.mark)
+
+		c.SetTheta(8)
+		require.Equal(t, inf, c.StateDivergence(), "2 is not saved")
+		s.Save(t, false)
+		require.Zero(t, c.StateDivergence())
+		require.Equal(t, []float64{0, 100, 7}, restoredFrom(t, 3, s))
+		c.Add(0, 5)
+		require.LessOrEqual(t, 5.0, c.StateDivergence())
+	}
+}
+
+// TestCountersUntrackedReset checks that sums of before a reset do not come back.
+func TestCountersUntrackedReset(t *testing.T) {
+	c := NewCounters(2)
+	s := statetest.NewStore(c)
+	c.Add(0, 1)
+	s.Save(t, true)
+	c.Reset()
+	c.Add(1, 1)
+	s.Save(t, false)
+	require.Equal(t, []float64{0, 1}, restoredFrom(t, 2, s))
+
+	r := NewCounters(2)
+	s.Recover(t, r)
+	r.Reset()
+	s.Save(t, false)
+	require.Equal(t, []float64{0, 0}, restoredFrom(t, 2, s))
+}
+
+// TestCountersThetaWhileSaved checks a theta that comes between a backup without one and the moment it is durable.
+func TestCountersThetaWhileSaved(t *testing.T) {
+	c := NewCounters(2)
+	s := statetest.NewStore(c)
+	c.Add(0, 1)
+	s.Start(t, true)
+	c.SetTheta(8)
+	s.Land()
+	require.Equal(t, inf, c.StateDivergence())
+	s.Save(t, false)
+	require.Zero(t, c.StateDivergence())
+}
+
 // TestCountersGoOn checks that a restored state goes on as the state would have, with theta set before or after.
 func TestCountersGoOn(t *testing.T) {
 	for _, thetaFirst := range []bool{true, false} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"testing"
 
@@ -189,21 +190,10 @@ func TestCutElementTakesNoMoreThanItself(t *testing.T) {
 	require.Less(t, cap(r.cut), 64)
 }
 
-func TestPutUint64IsPut(t *testing.T) {
+func TestPutUint64sIsPut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		index, value := rapid.Uint64().Draw(rt, "index"), rapid.Uint64().Draw(rt, "value")
 		short, long := NewStateWriter(nil, false), NewStateWriter(nil, false)
-		short.PutUint64(index, value)
-		long.Put(binary.LittleEndian.AppendUint64(nil, index), binary.LittleEndian.AppendUint64(nil, value))
-		require.Equal(rt, long.Bytes(), short.Bytes())
-		r := NewStateReader(pieces(short.Bytes(), nil, io.EOF))
-		require.True(rt, r.Next())
-		i, v, err := r.Uint64()
-		require.NoError(rt, err)
-		require.Equal(rt, [2]uint64{index, value}, [2]uint64{i, v})
-
-		short.Reset(false)
-		long.Reset(false)
 		short.PutUint64s(index, value, index)
 		k, both := binary.LittleEndian.AppendUint64(nil, index), binary.LittleEndian.AppendUint64(nil, value)
 		long.Put(k, append(both, k...))
@@ -243,7 +233,11 @@ func FuzzStateReader(f *testing.F) {
 	w.Put([]byte("key"), []byte("value"))
 	w.Delete(bytes.Repeat([]byte("x"), 150))
 	w.PutUint64(1, 2)
+	w.PutUint64(2, math.Float64bits(3))
+	w.PutUint64(1<<40, math.Float64bits(0.1))
+	w.PutUint64(math.MaxUint64, 1<<60)
 	f.Add(w.Bytes(), uint16(4), uint16(9))
+	f.Add(w.Bytes(), uint16(165), uint16(177))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, uint16(1), uint16(2))
 	f.Add([]byte{0x80, 0x00, 0x81, 0x00}, uint16(1), uint16(3))
 	f.Fuzz(func(t *testing.T, state []byte, a, b uint16) {
@@ -253,7 +247,11 @@ func FuzzStateReader(f *testing.F) {
 		require.Equal(t, want, got)
 		bytesRead := 0
 		for _, e := range want {
-			bytesRead += len(e.key) + len(e.value) + 2
+			if len(e.key) == 8 && len(e.value) == 8 { // may be a packed one
+				bytesRead++
+			} else {
+				bytesRead += len(e.key) + len(e.value) + 2
+			}
 		}
 		require.LessOrEqual(t, bytesRead, len(state))
 		for _, r := range []*StateReader{whole, cut} {
@@ -265,7 +263,7 @@ func FuzzStateReader(f *testing.F) {
 	})
 }
 
-// BenchmarkStateReader reads a base of 8-byte elements in chunks of 64 KiB that cut elements.
+// BenchmarkStateReader reads a base of numbers in chunks of 64 KiB that cut elements.
 func BenchmarkStateReader(b *testing.B) {
 	w := NewStateWriter(nil, true)
 	for i := range uint64(100_000) {

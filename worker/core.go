@@ -64,6 +64,7 @@ const (
 // commit starts writing c. The store calls back on a goroutine of its own.
 func (c *core) commit(b *backup.Commit) {
 	c.started, c.bytes = time.Now(), len(b.Elements)
+	b.Lent = true // nothing is saved into the same memory before this commit has ended
 	c.phase.Store(flying)
 	c.store.Commit(b, func(err error) {
 		c.err = err

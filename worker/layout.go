@@ -155,6 +155,7 @@ func (o *operator) add(r *backup.Restored, first bool) error {
 	if o.state.backup == nil {
 		return nil
 	}
+	defer r.Stop()
 	reader := stream.NewStateReader(whole(r))
 	if err := o.task.Operator().(stream.MergeState).MergeState(reader); err != nil {
 		return err
@@ -177,7 +178,8 @@ func whole(r *backup.Restored) func() ([]byte, error) {
 func (o *operator) takeKeys() error {
 	cfg := &o.w.cfg
 	next := func() ([]byte, error) { return nil, io.EOF }
-	part := 0
+	part, stop := 0, func() {}
+	defer func() { stop() }()
 	chunks := func() ([]byte, error) { // of all, one after the other
 		for {
 			b, err := next()
@@ -191,7 +193,7 @@ func (o *operator) takeKeys() error {
 			if err := o.closedBefore(r, part == 0); err != nil {
 				return nil, err
 			}
-			next = whole(r)
+			next, stop = whole(r), r.Stop
 			part++
 		}
 	}

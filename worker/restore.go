@@ -108,6 +108,7 @@ func (o *operator) restoreState(r *backup.Restored) error {
 	if o.state.restore == nil {
 		return nil
 	}
+	defer r.Stop()
 	reader := stream.NewStateReader(func() ([]byte, error) {
 		c, err := r.Chunks()
 		return c.Data, err

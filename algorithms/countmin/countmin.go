@@ -25,7 +25,7 @@ const (
 // Params is the shape of a sketch and what its fault tolerance needs to know.
 type Params struct {
 	// Rows and Width are the counters: more rows make a large error less likely, a larger width makes it smaller.
-	// A counter takes 16 bytes, and 17 more for its backups. 4 and 8192 are a good start: total/Width is the mean error
+	// A counter takes 16 bytes, and 17 more if it has a theta. 4 and 8192 are a good start: total/Width is the mean error
 	// of a row.
 	Rows, Width int
 

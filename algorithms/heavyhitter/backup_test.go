@@ -250,3 +250,12 @@ func FuzzRestoreMerge(f *testing.F) {
 		Fresh: func() *Merge { return NewMerge(o) }, View: func(m *Merge) any { return m.Rows() }, Refusals: []error{countmin.ErrShape},
 	}.Fuzz(f, m)
 }
+
+// A Merge that waits for the end of its window takes no memory for it.
+func TestMergeTakesItsCountersWhenTheyAreNeeded(t *testing.T) {
+	m := NewMerge(Options{Rows: 4, Width: 8192, Threshold: 0.1})
+	require.Nil(t, m.counts)
+	require.Panics(t, func() { NewMerge(Options{}) })
+	require.NoError(t, m.Process(Partial{Rows: 4, Width: 8192, Cells: []float64{3}, Total: 3}, nil))
+	require.Equal(t, 3.0, m.counts.Total())
+}

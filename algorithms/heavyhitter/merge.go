@@ -17,13 +17,25 @@ import (
 // sketches, which can be emitted again, sent again after a failure.
 type Merge struct {
 	options Options
-	counts  *countmin.Sketch // a field, not embedded: its StateDivergence must not be promoted
+	counts  *countmin.Sketch // a field, not embedded: its StateDivergence must not be promoted; nil until it is needed
 	keys    map[uint64]connector.Key
 }
 
 // NewMerge returns an empty Merge. It panics if o is not valid; see Options.Validate.
 func NewMerge(o Options) *Merge {
-	return &Merge{options: o, counts: o.sketch(), keys: map[uint64]connector.Key{}}
+	if err := o.Validate(); err != nil {
+		panic(err)
+	}
+	return &Merge{options: o, keys: map[uint64]connector.Key{}}
+}
+
+// sums returns the counters. They are made when the first sketch arrives, which is at the end of a window: until then they would
+// only take memory.
+func (m *Merge) sums() *countmin.Sketch {
+	if m.counts == nil {
+		m.counts = m.options.sketch()
+	}
+	return m.counts
 }
 
 // Process implements stream.Operator. The error wraps ErrPartial.
@@ -35,10 +47,10 @@ func (m *Merge) Process(p Partial, _ *stream.Emitter[Row]) error {
 		return fmt.Errorf("%w: it is of a sketch of %dx%d, not %dx%d",
 			ErrPartial, p.Rows, p.Width, m.options.Rows, m.options.Width)
 	}
-	if err := m.counts.AddCells(p.First, p.Cells); err != nil {
+	if err := m.sums().AddCells(p.First, p.Cells); err != nil {
 		return fmt.Errorf("%w: %w", ErrPartial, err)
 	}
-	m.counts.AddTotal(p.Total)
+	m.sums().AddTotal(p.Total)
 	for _, c := range p.Candidates {
 		m.keys[c.Hash] = c.Key
 	}
@@ -49,7 +61,7 @@ func (m *Merge) Process(p Partial, _ *stream.Emitter[Row]) error {
 // starts the next window with nothing.
 func (m *Merge) CloseWindow(w stream.Window, out *stream.Emitter[Row]) error {
 	if m.options.OnMerged != nil {
-		if err := m.options.OnMerged(w, m.counts); err != nil {
+		if err := m.options.OnMerged(w, m.sums()); err != nil {
 			return err
 		}
 	}
@@ -57,7 +69,7 @@ func (m *Merge) CloseWindow(w stream.Window, out *stream.Emitter[Row]) error {
 		out.Emit(row)
 	}
 	if !w.Last {
-		m.counts.Reset()
+		m.sums().Reset()
 		clear(m.keys)
 	}
 	return nil
@@ -66,7 +78,7 @@ func (m *Merge) CloseWindow(w stream.Window, out *stream.Emitter[Row]) error {
 // Rows returns the candidates whose estimate is at least Threshold of the total, heaviest first and by key where they
 // are equal. An empty stream has none.
 func (m *Merge) Rows() []Row {
-	total := m.counts.Total()
+	total := m.sums().Total()
 	var rows []Row
 	for hash, key := range m.keys {
 		if e := m.counts.Estimate(hash); e > 0 && e >= m.options.Threshold*total {
@@ -78,7 +90,7 @@ func (m *Merge) Rows() []Row {
 
 // BackupState implements stream.BackupState. It always writes everything.
 func (m *Merge) BackupState(w *stream.StateWriter) error {
-	if err := m.counts.BackupState(w); err != nil {
+	if err := m.sums().BackupState(w); err != nil {
 		return err
 	}
 	for _, k := range sortedCandidates(m.keys) {
@@ -93,7 +105,7 @@ func (m *Merge) BackupState(w *stream.StateWriter) error {
 
 // RestoreState implements stream.RestoreState.
 func (m *Merge) RestoreState(r *stream.StateReader) error {
-	return m.counts.RestoreWith(r, func(r *stream.StateReader) error { return restoreCandidate(r, m.keys) })
+	return m.sums().RestoreWith(r, func(r *stream.StateReader) error { return restoreCandidate(r, m.keys) })
 }
 
 func sortedCandidates(keys map[uint64]connector.Key) []Candidate {

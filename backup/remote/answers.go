@@ -106,7 +106,7 @@ func (c *Client) replaced(s *status) []func() {
 	case s.flags&flagLost != 0:
 		why = "writes that were durable are not there: was there a power cut without --backup-sync?"
 	case s.store == c.store:
-		why = "it does not know this client any more, which was silent for a day"
+		why = "it does not know this client any more, which was silent for a day, or for minutes after others had taken over all that it wrote"
 	}
 	c.failed = fmt.Errorf("%w: %s: %s", ErrReplaced, c.where(), why)
 	return c.fail(c.failed)

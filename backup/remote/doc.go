@@ -53,6 +53,10 @@
 //     of a start ignores what earlier ones say. So an outcome that a client believes is of the last server that can have
 //     applied the batch.
 //
+// A session takes about 10 KB of memory and at most 257 notes of the store. It ends when the client is closed; after a day of silence; and, if the
+// server has not been started since, after 5 minutes of silence of a client all of whose owners have been fenced in newer epochs since it
+// wrote for them: nothing of it would be applied any more, and a message of an unknown session never is.
+//
 // A batch of which a client was told that there is no answer (ErrNoAnswer) may or may not be applied later, but never after
 // a later batch of that client: the first message about a later one moves base beyond it.
 //
@@ -64,7 +68,7 @@
 //
 // # Scans
 //
-// A scan is sent in chunks of 256 KiB, of which four may be under way: the server reads on when the client has consumed
+// A scan is sent in chunks of 260 KiB, of which four may be under way: the server reads on when the client has consumed
 // some. A scan whose client is silent for 30 seconds is given up. A scan of a single chunk is one message each way.
 // A snapshot dies with its server: if nothing was delivered yet the client begins anew, otherwise Scan returns
 // [backup.ErrInterrupted], since what was delivered belongs to a snapshot that no longer exists. Loading a partition repeats

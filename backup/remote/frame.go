@@ -24,7 +24,7 @@ const (
 	kindTake    = 't' // a client has consumed chunks of a scan
 	kindWelcome = 'W' // a session
 	kindStatus  = 'S' // what has become of batches
-	kindFenced  = 'F'
+	kindFenced  = 'F' // how a fence ended, or why there is no session
 	kindChunk   = 'C' // of a scan
 	kindNoScan  = 'N' // the server knows no such scan
 	kindBusy    = 'B' // the server has too much to do: ask again

@@ -172,7 +172,7 @@ func (c *Client) noAnswer(silent time.Duration) error {
 	if c.o.Server != DefaultName {
 		why += " --name " + c.o.Server
 	}
-	why += "; if it is, see its log" // it begins no session while its disk is full
+	why += "; if it is, see its log"
 	if err := c.nc.LastError(); err != nil && !c.nc.IsConnected() && !errors.Is(err, nats.ErrNoServers) {
 		why = fmt.Sprintf("NATS is not connected (%v): %s", err, why)
 	}

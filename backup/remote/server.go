@@ -32,11 +32,17 @@ type patience struct {
 	parts   time.Duration // until parts of a batch are dropped
 	scan    time.Duration // until a scan is given up
 	session time.Duration // until a session is forgotten
+	fenced  time.Duration // until one is whose owners have all been fenced by others since it wrote
 	sweep   time.Duration // how often all that is looked at
 }
 
-// usualPatience: a session is forgotten when no client can be waiting for an answer any more, whatever its deadline.
-var usualPatience = patience{parts: 30 * time.Second, scan: 30 * time.Second, session: 24 * time.Hour, sweep: time.Second}
+// usualPatience: a session is forgotten when no client can be waiting for an answer any more, whatever its deadline. What it is
+// kept for is to tell a client what has become of its batches, and not to apply one twice. Of a client all of whose owners belong
+// to others now, as those of a killed node do, nothing would be applied any more: it is forgotten as soon as it must be dead, or
+// as good as that, since one that is alive says so each minute (aliveEvery).
+var usualPatience = patience{
+	parts: 30 * time.Second, scan: 30 * time.Second, session: 24 * time.Hour, fenced: 5 * aliveEvery, sweep: time.Second,
+}
 
 // maxJobs bounds the fences and scans under way, each of which has a goroutine.
 const maxJobs = 64
@@ -299,6 +305,11 @@ func (s *Server) onFence(c *call, reply string) {
 	started := s.goOff(func() {
 		err := s.store.Fence(owner, epoch)
 		s.mu.Lock()
+		if err == nil {
+			for _, ss := range s.sessions {
+				ss.fencedOff(owner, epoch)
+			}
+		}
 		delete(s.fencing, key)
 		s.mu.Unlock()
 		if !errors.Is(err, backup.ErrClosed) {
@@ -336,7 +347,7 @@ func (s *Server) sweep(now time.Time) {
 			s.bytes -= len(ss.wire)
 			ss.wire = nil
 		}
-		if silent > s.o.patience.session {
+		if silent > s.o.patience.session || silent > s.o.patience.fenced && ss.isFenced() {
 			old = append(old, id)
 		}
 	}

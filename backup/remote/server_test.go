@@ -28,7 +28,7 @@ func (s *Server) held() (bytes, scans, sessions int) {
 
 func impatient(p patience) ServerOptions {
 	p.sweep = 5 * time.Millisecond
-	for _, d := range []*time.Duration{&p.parts, &p.scan, &p.session} {
+	for _, d := range []*time.Duration{&p.parts, &p.scan, &p.session, &p.fenced} {
 		if *d == 0 {
 			*d = time.Hour
 		}
@@ -192,6 +192,57 @@ func TestSessionEnds(t *testing.T) {
 	require.Equal(t, 1, n, "the store's own")
 }
 
+// The session of a killed client ends soon after others have taken over all that it wrote, and with it what it takes in memory and
+// on disk; as long as one of its owners is its own it stays, since it may come back and ask.
+func TestSessionOfAKilledClient(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	url, store := startNATS(t, nil), backup.NewMemory()
+	s, err := Serve(connect(t, url), store, impatient(patience{fenced: 200 * time.Millisecond}))
+	require.NoError(t, err)
+	defer s.Close()
+	nc := connect(t, url)
+	killed, heir, idle := open(t, nc), open(t, connect(t, url)), open(t, connect(t, url))
+	require.NoError(t, applyWait(killed, put("job/a", 1, "k", "1")))
+	require.NoError(t, applyWait(killed, put("job/b", 1, "l", "1")))
+	nc.Close()
+	sessions := func() int { _, _, n := s.held(); return n }
+	require.NoError(t, heir.Fence("job/a", 2))
+	require.NoError(t, heir.Fence("job/b", 1), "that is no newer one")
+	time.Sleep(400 * time.Millisecond)
+	require.Equal(t, 3, sessions())
+	require.NoError(t, heir.Fence("job/b", 2))
+	require.NoError(t, applyWait(heir, put("job/b", 2, "l", "2")))
+	eventually(t, "it has ended", func() bool { return sessions() == 2 })
+	require.NoError(t, applyWait(heir, put("job/b", 2, "l", "3")))
+	require.NoError(t, applyWait(idle, put("job/c", 1, "m", "1")), "one that has not written yet stays")
+	eventually(t, "its notes are gone", func() bool {
+		n := 0
+		require.NoError(t, store.(backup.Noting).Notes(func(key, _ []byte) error {
+			if bytes.Contains(key, killed.session[:]) {
+				n++
+			}
+			return nil
+		}))
+		return n == 0
+	})
+	require.Equal(t, []string{"k=1", "l=3", "m=1"}, contents(t, heir, ""))
+}
+
+// A client that was taken for dead, and is not, writes nothing and is told.
+func TestKilledClientThatComesBack(t *testing.T) {
+	url := startNATS(t, nil)
+	s, err := Serve(connect(t, url), backup.NewMemory(), impatient(patience{fenced: 20 * time.Millisecond}))
+	require.NoError(t, err)
+	defer s.Close()
+	stopped, heir := open(t, connect(t, url)), open(t, connect(t, url))
+	require.NoError(t, applyWait(stopped, put("job/a", 1, "k", "1")))
+	require.NoError(t, heir.Fence("job/a", 2))
+	eventually(t, "it is forgotten", func() bool { _, _, n := s.held(); return n == 1 })
+	require.ErrorIs(t, applyWait(stopped, put("job/a", 1, "k", "zombie")), ErrReplaced)
+	require.ErrorIs(t, applyWait(stopped, put("job/new", 1, "n", "1")), ErrReplaced)
+	require.Equal(t, []string{"k=1"}, contents(t, heir, ""))
+}
+
 // Parts of a batch whose client died are dropped, and so are its scans.
 func TestDeadClient(t *testing.T) {
 	t.Parallel() // it waits more than it works
@@ -220,6 +271,28 @@ func TestFullServer(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	load(t, open(t, connect(t, url)), 100, func(int) {})
+}
+
+// fullStore has no room on its disk.
+type fullStore struct{ backup.Noting }
+
+func (s fullStore) ApplyNoted(b *backup.Batch, notes []backup.Entry, done func(error)) {
+	if len(notes) == 1 && notes[0].Key[0] == noteSession {
+		done(fmt.Errorf("write backup %q: 3 MiB left: %w", "/its/dir", backup.ErrDiskFull))
+		return
+	}
+	s.Noting.ApplyNoted(b, notes, done)
+}
+
+// A server that cannot begin a session says why.
+func TestNoSessionOnAFullDisk(t *testing.T) {
+	url := startNATS(t, nil)
+	serve(t, connect(t, url), fullStore{backup.NewMemory().(backup.Noting)})
+	_, err := Open(t.Context(), connect(t, url), ClientOptions{Cluster: "test"})
+	require.ErrorIs(t, err, backup.ErrDiskFull)
+	require.NotErrorIs(t, err, ErrNoAnswer)
+	require.ErrorContains(t, err, `"/its/dir": 3 MiB left`)
+	require.ErrorContains(t, err, "backup server "+DefaultName)
 }
 
 // Invalid messages change nothing.

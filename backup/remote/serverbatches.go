@@ -21,6 +21,7 @@ func (s *Server) onHello(c *call, reply string) {
 	}, 0, func(err error) {
 		if err != nil {
 			s.o.Logger.Warn("begin session of a backup client", "err", err)
+			s.send(reply, appendAnswer(nil, kindFenced, &answer{w.id, resultOf(err)}))
 			return
 		}
 		s.mu.Lock()
@@ -125,8 +126,10 @@ func (s *Server) heard(id ident, reply string) *session {
 // run has a batch applied, with a note that it was in the same atom. The receiving goroutine calls it in the order of the
 // session, and the store keeps that order.
 func (s *Server) run(ss *session, seq uint64, wire []byte) {
+	var b *backup.Batch
 	s.inStore(func(done func(error)) {
-		b, err := decodeBatch(wire)
+		var err error
+		b, err = decodeBatch(wire)
 		applied, known := ss.settled(seq)
 		switch {
 		case known && applied:
@@ -145,13 +148,16 @@ func (s *Server) run(ss *session, seq uint64, wire []byte) {
 		default:
 			s.store.ApplyNoted(b, []backup.Entry{slotNote(ss.id, seq)}, done)
 		}
-	}, len(wire), func(err error) { s.finish(ss, seq, err) })
+	}, len(wire), func(err error) { s.finish(ss, seq, b, err) })
 }
 
-func (s *Server) finish(ss *session, seq uint64, err error) {
+func (s *Server) finish(ss *session, seq uint64, b *backup.Batch, err error) {
 	r := resultOf(err)
 	s.mu.Lock()
 	ss.finish(seq, r)
+	if err == nil && b != nil {
+		ss.wrote(b.Owner, b.Epoch)
+	}
 	reply := ss.reply
 	s.mu.Unlock()
 	st := status{store: s.id, boot: s.boot, session: ss.id, outcomes: []outcome{{seq, r}}}

@@ -10,9 +10,9 @@ import (
 )
 
 // A scan is sent as chunks of at most chunkBytes, of which windowChunks may be under way. Both ends hold that much of it
-// at most, however large it is.
+// at most, however large it is. The largest records of a state (256 KiB) fit one chunk each, so that nobody has to put them together.
 const (
-	chunkBytes   = 256 << 10
+	chunkBytes   = 260 << 10
 	windowChunks = 4
 )
 
@@ -133,6 +133,11 @@ type chunkWriter struct {
 }
 
 func (w *chunkWriter) entry(key, value []byte) error {
+	if size := 2*binary.MaxVarintLen64 + len(key) + len(value); len(w.buf)+size > w.most && size <= w.most {
+		if err := w.flush(false); err != nil {
+			return err
+		}
+	}
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(key)))
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(value)))
 	w.buf = append(append(w.buf, key...), value...)
@@ -144,8 +149,11 @@ func (w *chunkWriter) entry(key, value []byte) error {
 	return nil
 }
 
-// flush sends the next chunk as soon as there is room for it.
+// flush sends the next chunk, if there is anything, as soon as there is room for it.
 func (w *chunkWriter) flush(last bool) error {
+	if len(w.buf) == 0 && !last {
+		return nil
+	}
 	for {
 		data := w.buf[:min(len(w.buf), w.most)]
 		end := last && len(data) == len(w.buf)

@@ -27,6 +27,9 @@ type session struct {
 	results    [windowBatches]slot
 	before     *history // what was applied before the server started; nil if nothing was
 	lost       bool     // batches that the client knows to be durable are not there
+	// owners are those that the client has written for since the server started, with its newest epoch, and that nobody
+	// has fenced in a newer one since. nil: it has written for none, as far as this server knows.
+	owners map[string]uint64
 
 	wire  []byte
 	total int
@@ -130,6 +133,25 @@ func (s *session) finish(seq uint64, r result) {
 		s.highest = max(s.highest, seq)
 	}
 }
+
+// wrote takes note that a batch of that owner was applied.
+func (s *session) wrote(owner string, epoch uint64) {
+	if s.owners == nil {
+		s.owners = map[string]uint64{}
+	}
+	s.owners[owner] = max(s.owners[owner], epoch)
+}
+
+// fencedOff takes note of a fence.
+func (s *session) fencedOff(owner string, epoch uint64) {
+	if e, ok := s.owners[owner]; ok && e < epoch {
+		delete(s.owners, owner)
+	}
+}
+
+// isFenced says that nothing which the client could still send would be applied: it has written, and all that it has written for
+// has been fenced since.
+func (s *session) isFenced() bool { return s.owners != nil && len(s.owners) == 0 && s.before == nil }
 
 // outcomes appends what is known of the batches [from, to).
 func (s *session) outcomes(list []outcome, from, to uint64) []outcome {

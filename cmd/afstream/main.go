@@ -6,8 +6,10 @@ import (
 	"os"
 
 	"github.com/afstream/afstream/cli"
+	"github.com/afstream/afstream/internal/heap"
 )
 
 func main() {
+	heap.Spare()
 	os.Exit(cli.Main(context.Background(), os.Args, os.Stdout, os.Stderr, cli.Jobs()...))
 }

@@ -17,7 +17,7 @@ const module = "github.com/afstream/afstream/"
 // floors lists the packages from the ground up. A package may import only packages of floors below its own. A name that
 // ends in / stands for all packages below it that are not listed themselves.
 var floors = [][]string{
-	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker", "internal/cgroup", "internal/chaos", "internal/soak", "cluster"},
+	{"ringbuf", "errorbound", "data", "internal/house", "internal/broker", "internal/cgroup", "internal/heap", "internal/chaos", "internal/soak", "cluster"},
 	{"stream", "threshold"},
 	{"internal/statetest"},
 	{"backup", "connector", "state", "transport"},
