@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,6 +78,7 @@ type badgerStore struct {
 	committing, collecting sync.WaitGroup
 	stop                   chan struct{} // ends the value-log collector
 	closing                sync.Once
+	down                   chan struct{} // closed when all is, with closeErr
 	closeErr               error
 
 	mu     sync.Mutex
@@ -97,8 +99,9 @@ type badgerStore struct {
 
 // seam is what tests replace to see the store meet a failing disk.
 type seam struct {
-	commit func(*badger.Txn) error
-	room   func(dir string) (uint64, error) // bytes left for this process
+	commit    func(*badger.Txn) error
+	room      func(dir string) (uint64, error) // bytes left for this process
+	closeTime time.Duration                    // 0 for the usual one
 }
 
 // OpenBadger opens the store in directory dir, or makes a new one; a missing directory is created. One process at a
@@ -120,6 +123,7 @@ func openBadger(dir string, o BadgerOptions, seam seam) (*badgerStore, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	seam.closeTime = cmp.Or(seam.closeTime, closeTime)
 	s := &badgerStore{
 		dir: dir, sync: o.Sync, log: o.Logger, seam: seam, stop: make(chan struct{}), fences: map[string]uint64{},
 		dropped: map[string]bool{},
@@ -346,27 +350,47 @@ func (s *badgerStore) scan(prefix []byte, fn func(key, value []byte) error) (err
 	})
 }
 
+// closeTime is how long closing may take. Badger writes a table for as long as its directory does not take it, be that for ever.
+const closeTime = 30 * time.Second
+
 func (s *badgerStore) Close() error {
 	s.closing.Do(func() {
-		s.mu.Lock()
-		s.closed = true
-		s.cond.Broadcast()
-		for s.scans > 0 {
-			s.cond.Wait()
-		}
-		s.mu.Unlock()
-		s.committing.Wait()
-		close(s.stop)
-		s.collecting.Wait()
-		err := s.db.Close()
-		if err != nil {
-			err = explain(err)
-		}
-		if err := errors.Join(err, s.marks.close()); err != nil {
-			s.closeErr = fmt.Errorf("close backup %q: %w", s.dir, err)
-		}
+		s.down = make(chan struct{})
+		go func() { // ends once the directory takes what is left to write, or with the process
+			defer close(s.down)
+			s.closeErr = s.close()
+		}()
 	})
-	return s.closeErr
+	limit := time.NewTimer(s.seam.closeTime)
+	defer limit.Stop()
+	select {
+	case <-s.down:
+		return s.closeErr
+	case <-limit.C:
+		return fmt.Errorf("close backup %q: after %v it has not taken what is left to write: is the directory still there, and its disk in order? "+
+			"What was backed up is read again when it is opened, as after a kill", s.dir, s.seam.closeTime)
+	}
+}
+
+func (s *badgerStore) close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.cond.Broadcast()
+	for s.scans > 0 {
+		s.cond.Wait()
+	}
+	s.mu.Unlock()
+	s.committing.Wait()
+	close(s.stop)
+	s.collecting.Wait()
+	err := s.db.Close()
+	if err != nil {
+		err = explain(err)
+	}
+	if err := errors.Join(err, s.marks.close()); err != nil {
+		return fmt.Errorf("close backup %q: %w", s.dir, err)
+	}
+	return nil
 }
 
 // collectLoop gives back the room of what was deleted, and now and then rewrites value log files until nothing is left to gain.

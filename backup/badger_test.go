@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/stretchr/testify/require"
@@ -133,6 +134,21 @@ func TestBadgerDeletesOnAFullDisk(t *testing.T) {
 
 // After a failed write nothing more is written, since nobody knows what that write left; the last good backup is there
 // when the store is opened again.
+// TestBadgerClosesWithoutItsDirectory: Badger would try for ever to write what it still has in memory.
+func TestBadgerClosesWithoutItsDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	s, err := openBadger(dir, BadgerOptions{}, seam{commit: (*badger.Txn).Commit, room: freeBytes, closeTime: 300 * time.Millisecond})
+	require.NoError(t, err)
+	p, _ := load(t, s, 1)
+	require.NoError(t, commitWait(p, whole("a", 1)))
+	require.NoError(t, os.RemoveAll(dir))
+	err = s.Close()
+	require.ErrorContains(t, err, dir)
+	require.ErrorContains(t, err, "is the directory still there")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	<-s.down
+}
+
 func TestBadgerStopsAfterAFailedWrite(t *testing.T) {
 	var broken error
 	disk := seam{room: freeBytes, commit: func(txn *badger.Txn) error {
