@@ -14,7 +14,7 @@ import (
 //
 // It takes twice the size of a number for each element, since what the durable state has lies beside it: what an update of
 // a large array costs is what it misses in the caches, else it is a few nanoseconds. While theta is finite it takes the
-// size of another number and a byte. Nothing is allocated by an update.
+// size of another number and two bits. Nothing is allocated by an update.
 type Array[T Number] = ArrayWith[T, struct{}]
 
 // ArrayWith is an Array that keeps a B beside each number for its owner, where it costs no access of its own. It is neither
@@ -27,8 +27,8 @@ type Array[T Number] = ArrayWith[T, struct{}]
 // made good from all elements that have changed many times for each backup, which costs more.
 //
 // Invariants, while tracked (theta finite):
-//  1. list holds exactly the indices that are marked as listed, each once: under Max the elements that are due for a
-//     partial backup, under L1 and L2 at least all whose distance is not 0 or whose value is not the durable one.
+//  1. listed holds, under Max, exactly the elements that are due for a partial backup, and under L1 and L2 at least all whose
+//     distance is not 0 or whose value is not the durable one. aloft holds exactly the elements of flying.
 //  2. Under Max, calm is at least the distance of every element that is not listed, peak of every one that is.
 //  3. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
 //     for rounding.
@@ -40,14 +40,15 @@ type ArrayWith[T Number, B any] struct {
 	tracked    bool    // theta is finite
 	dueAt      float64 // under Max, the distance from which on a partial backup writes an element
 	flight     []T     // of each element that is flying: what the backup in flight has; nil if never tracked
-	marks      []flags // of each element: listed, flying; nil if never tracked
 	paths      []path  // nil unless Options.PathLength
-	list       []int
+	listed     bitset  // nil if never tracked, as is aloft
 	calm, peak float64
 	sums       [2]float64
 	rounding   float64  // what the rounding of sums may hide
-	flying     []int    // indices in the backup in flight
+	flying     []int    // indices in the backup in flight, ascending
+	aloft      bitset   // the same
 	complete   bool     // the last backup holds all elements
+	members    []int    // scratch of backups: those of listed
 	changes    []change // scratch of backups
 	blind      bool     // was untracked: what is durable is not known until a backup of all elements is
 }
@@ -196,11 +197,9 @@ func panicUnordered(at []uint32, k int) {
 // it takes out of the sums are of different elements, so they are no more than the sums before, and those that it puts in
 // no more than the sums after.
 //
-// While nothing is in flight it looks at the mark of an element only if that was as the durable state has it: all others
-// are listed.
+// Whether an element is listed it asks only if that was as the durable state has it: all others are.
 func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
-	elements, marks := a.elements, a.marks[:len(a.elements)]
-	squared, grounded := a.options.Norm == errorbound.L2, len(a.flying) == 0
+	elements, squared, grounded := a.elements, a.options.Norm == errorbound.L2, len(a.flying) == 0
 	durable, extra, last := 0.0, 0.0, -1 // extra: by how much more the distance to the state in flight grows
 	for k, i := range at {
 		if int(i) <= last {
@@ -213,16 +212,11 @@ func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
 		e.value = v
 		grown := growth(old, v, e.durable, squared)
 		durable += grown
-		if grounded && old != e.durable {
-			continue
+		if !grounded && a.aloft.has(int(i)) {
+			extra += growth(old, v, a.flight[i], squared) - grown
 		}
-		if m := marks[i]; m != listed {
-			if m.has(flying) {
-				extra += growth(old, v, a.flight[i], squared) - grown
-			}
-			if !m.has(listed) {
-				a.enlist(int(i))
-			}
+		if old == e.durable {
+			a.listed.add(int(i))
 		}
 	}
 	terms := a.sums[0] + a.sums[1]
@@ -243,7 +237,7 @@ func growth[T Number](old, v, from T, squared bool) float64 {
 // move gives element i a new value and keeps the divergence up to date.
 func (a *ArrayWith[T, B]) move(i int, v T) {
 	e := &a.elements[i]
-	if a.isPlain() && (len(a.flying) == 0 && e.value != e.durable || a.marks[i] == listed) { // usually, and in fewer steps
+	if a.isPlain() && e.value != e.durable && (len(a.flying) == 0 || !a.aloft.has(i)) { // usually, and in fewer steps
 		grown := growth(e.value, v, e.durable, a.options.Norm == errorbound.L2)
 		e.value = v
 		terms := a.sums[0]
@@ -265,14 +259,7 @@ func (a *ArrayWith[T, B]) move(i int, v T) {
 	a.sums[0] += d - wasDurable
 	a.sums[1] += f - wasFlight
 	a.rounded(d + f + wasDurable + wasFlight)
-	if !a.marks[i].has(listed) {
-		a.enlist(i)
-	}
-}
-
-func (a *ArrayWith[T, B]) enlist(i int) {
-	a.marks[i] |= listed
-	a.list = append(a.list, i)
+	a.listed.add(i)
 }
 
 // extend makes the path of element i longer. It rounds up: a path must not come out too short, however many its steps.
@@ -287,7 +274,7 @@ func (a *ArrayWith[T, B]) extend(i int, step float64) {
 func (a *ArrayWith[T, B]) distances(i int) (toDurable, toFlight float64) {
 	toDurable = a.away(i)
 	switch {
-	case !a.marks[i].has(flying):
+	case !a.aloft.has(i):
 		return toDurable, toDurable
 	case a.paths != nil:
 		toFlight = a.paths[i].flight
@@ -324,7 +311,7 @@ func (a *ArrayWith[T, B]) rounded(v float64) {
 
 // note lists element i if its distance demands it.
 func (a *ArrayWith[T, B]) note(i int, d float64) {
-	if a.marks[i].has(listed) {
+	if a.listed.has(i) {
 		a.peak = max(a.peak, d)
 		return
 	}
@@ -332,7 +319,7 @@ func (a *ArrayWith[T, B]) note(i int, d float64) {
 		a.calm = max(a.calm, d)
 		return
 	}
-	a.enlist(i)
+	a.listed.add(i)
 	a.peak = max(a.peak, d)
 }
 
@@ -350,8 +337,9 @@ func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 		a.blind = true
 		return
 	}
-	if a.marks == nil {
-		a.flight, a.marks = make([]T, len(a.elements)), make([]flags, len(a.elements))
+	if a.listed == nil {
+		n := len(a.elements)
+		a.flight, a.listed, a.aloft = make([]T, n), newBitset(n), newBitset(n)
 	}
 	if a.paths == nil && a.options.PathLength {
 		a.paths = make([]path, len(a.elements))
@@ -379,24 +367,24 @@ func (a *ArrayWith[T, B]) StateDivergence() float64 {
 	return total
 }
 
-// measureAll makes the list and the divergence anew from all elements.
+// measureAll says anew, from all elements, which are listed and what the divergence is.
 func (a *ArrayWith[T, B]) measureAll() {
-	a.list, a.calm, a.peak, a.sums, a.rounding = a.list[:0], 0, 0, [2]float64{}, 0
+	clear(a.listed)
+	a.calm, a.peak, a.sums, a.rounding = 0, 0, [2]float64{}, 0
 	for i := range a.elements {
-		a.marks[i] &^= listed
-		if a.elements[i].here() && a.paths == nil && !a.marks[i].has(flying) {
+		if a.elements[i].here() && a.paths == nil && !a.aloft.has(i) {
 			continue // as nearly all are in the beginning
 		}
 		a.measure(i)
 	}
 }
 
-// measureList makes the list and the divergence anew from the elements that are listed.
-func (a *ArrayWith[T, B]) measureList() {
-	old := a.list
-	a.list, a.peak, a.sums, a.rounding = a.list[:0], 0, [2]float64{}, 0
-	for _, i := range old { // measure appends to the same array, never beyond what has been read
-		a.marks[i] &^= listed
+// measureListed does the same from the elements that are listed.
+func (a *ArrayWith[T, B]) measureListed() {
+	a.members = a.listed.appendTo(a.members[:0])
+	clear(a.listed)
+	a.peak, a.sums, a.rounding = 0, [2]float64{}, 0
+	for _, i := range a.members {
 		a.measure(i)
 	}
 }

@@ -144,7 +144,7 @@ func arrayModel[T Number](t *rapid.T, o Options, draw func(t *rapid.T) T) {
 // exactDivergence is the divergence from scratch.
 func exactDivergence[T Number](a *Array[T]) float64 {
 	sums := [2]float64{}
-	for i := range a.marks {
+	for i := range a.elements {
 		d, f := a.distances(i)
 		sums[0] += d
 		sums[1] += f
@@ -157,24 +157,19 @@ func exactDivergence[T Number](a *Array[T]) float64 {
 
 // validArray checks the invariants of Array.
 func validArray[T Number](a *Array[T]) error {
-	sums, isListed := [2]float64{}, map[int]bool{}
-	for _, i := range a.list {
-		if isListed[i] {
-			return fmt.Errorf("element %d is listed twice", i)
-		}
-		isListed[i] = true
+	sums := [2]float64{}
+	if got := a.aloft.appendTo(nil); !slices.Equal(got, a.flying) {
+		return fmt.Errorf("aloft are %v, want %v", got, a.flying)
 	}
-	for i := range a.marks {
-		if a.marks[i].has(listed) != isListed[i] || a.marks[i].has(flying) != slices.Contains(a.flying, i) {
-			return fmt.Errorf("element %d: flags %b, listed %v", i, a.marks[i], isListed[i])
-		}
+	for i := range a.elements {
+		isListed := a.listed.has(i)
 		d, f := a.distances(i)
 		sums[0] += d
 		sums[1] += f
-		if a.options.Norm != errorbound.Max && (max(d, f) > 0 || !a.elements[i].here()) && !isListed[i] {
+		if a.options.Norm != errorbound.Max && (max(d, f) > 0 || !a.elements[i].here()) && !isListed {
 			return fmt.Errorf("element %d has changed and is not listed", i)
 		}
-		if bound := map[bool]float64{true: a.peak, false: a.calm}[isListed[i]]; a.options.Norm == errorbound.Max && max(d, f) > bound {
+		if bound := map[bool]float64{true: a.peak, false: a.calm}[isListed]; a.options.Norm == errorbound.Max && max(d, f) > bound {
 			return fmt.Errorf("element %d: distance %v above %v", i, max(d, f), bound)
 		}
 	}
