@@ -4,6 +4,11 @@ package stream
 type Task interface {
 	// Process hands items [from, to) of s to the operator.
 	Process(port int, s Slab, from, to int) error
+	// Steps says whether ProcessUntil can stop early: the operator takes one input and tells its divergence.
+	Steps() bool
+	// ProcessUntil is Process, item by item, until there are no more, the operator's divergence is no longer from 0 to most, or
+	// it is a Pacer that is not Ready. It returns how many items it has handed over, at least one.
+	ProcessUntil(port int, s Slab, from, to int, most float64) (int, error)
 	// CloseWindow is called when the punctuation w has arrived on every input.
 	CloseWindow(w Window) error
 	// Flush sends what the emitter has buffered.
@@ -22,6 +27,8 @@ type operatorTask[In, Out any] struct {
 	op          Operator[In, Out]
 	many        BatchOperator[In, Out] // op, if it can
 	closer      WindowCloser[Out]      // op, if it can
+	divergence  StateDivergence        // op, if it can
+	pacer       Pacer                  // op, if it can
 	out         *Emitter[Out]
 	emitOnClose bool
 }
@@ -30,6 +37,8 @@ func newOperatorTask[In, Out any](op Operator[In, Out], out *Emitter[Out], emitO
 	t := &operatorTask[In, Out]{op: op, out: out, emitOnClose: emitOnClose}
 	t.many, _ = op.(BatchOperator[In, Out])
 	t.closer, _ = op.(WindowCloser[Out])
+	t.divergence, _ = op.(StateDivergence)
+	t.pacer, _ = op.(Pacer)
 	return t
 }
 
@@ -44,6 +53,28 @@ func (t *operatorTask[In, Out]) Process(_ int, s Slab, from, to int) error {
 		}
 	}
 	return nil
+}
+
+func (t *operatorTask[In, Out]) Steps() bool { return t.divergence != nil }
+
+func (t *operatorTask[In, Out]) ProcessUntil(_ int, s Slab, from, to int, most float64) (n int, err error) {
+	items := s.(*batch[In]).items[from:to]
+	for more := true; more; {
+		if t.many != nil {
+			err = t.many.ProcessBatch(items[n:n+1], t.out)
+		} else {
+			err = t.op.Process(items[n], t.out)
+		}
+		n++
+		more = err == nil && n < len(items) && t.goesOn(most)
+	}
+	return n, err
+}
+
+// goesOn says whether the operator may be given another item.
+func (t *operatorTask[In, Out]) goesOn(most float64) bool {
+	d := t.divergence.StateDivergence()
+	return d >= 0 && d <= most && (t.pacer == nil || t.pacer.Ready())
 }
 
 func (t *operatorTask[In, Out]) CloseWindow(w Window) error {
@@ -85,6 +116,12 @@ func (t *joinTask[A, B, Out]) Process(port int, s Slab, from, to int) error {
 	return each(s.(*batch[B]).items[from:to], t.op.ProcessRight, t.out)
 }
 
+func (t *joinTask[A, B, Out]) Steps() bool { return false }
+
+func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to int, _ float64) (int, error) {
+	return to - from, t.Process(port, s, from, to)
+}
+
 func each[T, Out any](items []T, process func(T, *Emitter[Out]) error, out *Emitter[Out]) error {
 	for i := range items {
 		if err := process(items[i], out); err != nil {
@@ -108,6 +145,12 @@ type sinkTask[T any] struct{ sink Sink[T] }
 
 func (t *sinkTask[T]) Process(_ int, s Slab, from, to int) error {
 	return t.sink.Write(s.(*batch[T]).items[from:to])
+}
+
+func (t *sinkTask[T]) Steps() bool { return false }
+
+func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to int, _ float64) (int, error) {
+	return to - from, t.Process(port, s, from, to)
 }
 
 func (t *sinkTask[T]) CloseWindow(w Window) error {
