@@ -30,7 +30,8 @@ type Array[T Number] = ArrayWith[T, struct{}]
 //  1. listed holds, under Max, exactly the elements that are due for a partial backup, and under L1 and L2 at least all whose
 //     distance is not 0 or whose value is not the durable one. aloft holds exactly the elements of flying.
 //  2. Under Max, calm is at least the distance of every element that is not listed, peak of every one that is.
-//  3. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
+//  3. Under L1 and L2, used and listed together hold at least all elements that are not 0.
+//  4. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
 //     for rounding.
 type ArrayWith[T Number, B any] struct {
 	elements []element[T, B]
@@ -41,7 +42,8 @@ type ArrayWith[T Number, B any] struct {
 	dueAt      float64 // under Max, the distance from which on a partial backup writes an element
 	flight     []T     // of each element that is flying: what the backup in flight has; nil if never tracked
 	paths      []path  // nil unless Options.PathLength
-	listed     bitset  // nil if never tracked, as is aloft
+	listed     bitset  // nil if never tracked, as are used and aloft
+	used       bitset
 	calm, peak float64
 	sums       [2]float64
 	rounding   float64  // what the rounding of sums may hide
@@ -339,7 +341,7 @@ func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 	}
 	if a.listed == nil {
 		n := len(a.elements)
-		a.flight, a.listed, a.aloft = make([]T, n), newBitset(n), newBitset(n)
+		a.flight, a.listed, a.used, a.aloft = make([]T, n), newBitset(n), newBitset(n), newBitset(n)
 	}
 	if a.paths == nil && a.options.PathLength {
 		a.paths = make([]path, len(a.elements))
@@ -370,8 +372,12 @@ func (a *ArrayWith[T, B]) StateDivergence() float64 {
 // measureAll says anew, from all elements, which are listed and what the divergence is.
 func (a *ArrayWith[T, B]) measureAll() {
 	clear(a.listed)
+	clear(a.used)
 	a.calm, a.peak, a.sums, a.rounding = 0, 0, [2]float64{}, 0
 	for i := range a.elements {
+		if a.elements[i].value != 0 {
+			a.used.add(i)
+		}
 		if a.elements[i].here() && a.paths == nil && !a.aloft.has(i) {
 			continue // as nearly all are in the beginning
 		}
@@ -382,6 +388,7 @@ func (a *ArrayWith[T, B]) measureAll() {
 // measureListed does the same from the elements that are listed.
 func (a *ArrayWith[T, B]) measureListed() {
 	a.members = a.listed.appendTo(a.members[:0])
+	a.used.addAll(a.listed)
 	clear(a.listed)
 	a.peak, a.sums, a.rounding = 0, [2]float64{}, 0
 	for _, i := range a.members {

@@ -68,15 +68,29 @@ func (a *ArrayWith[T, B]) takeOff(left float64) {
 
 // writeAll writes what is needed to replace every element.
 func (a *ArrayWith[T, B]) writeAll(w *stream.StateWriter, beside func(int) uint64) error {
-	for i := range a.elements {
-		if a.elements[i].value == 0 && w.Whole() {
-			continue // in a partial backup an older element would stay
+	if a.tracked && a.options.Norm != errorbound.Max && w.Whole() { // without a look at what was never anything but 0
+		a.members = a.used.appendTo(a.members[:0])
+		for _, i := range a.members {
+			if err := a.writeOne(w, i, beside); err != nil {
+				return err
+			}
 		}
-		if err := a.write(w, i, beside); err != nil {
+		return nil
+	}
+	for i := range a.elements {
+		if err := a.writeOne(w, i, beside); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeOne is write, but that a whole backup has no zeros. In a partial one an older element would stay.
+func (a *ArrayWith[T, B]) writeOne(w *stream.StateWriter, i int, beside func(int) uint64) error {
+	if a.elements[i].value == 0 && w.Whole() {
+		return nil
+	}
+	return a.write(w, i, beside)
 }
 
 func (a *ArrayWith[T, B]) write(w *stream.StateWriter, i int, beside func(int) uint64) error {
@@ -132,6 +146,7 @@ func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 func (a *ArrayWith[T, B]) gather() (total float64) {
 	a.changes, a.rounding = a.changes[:0], 0
 	a.members = a.listed.appendTo(a.members[:0])
+	a.used.addAll(a.listed)
 	for _, i := range a.members {
 		d := a.away(i)
 		if d == 0 && a.elements[i].here() { // the square of a difference may be 0

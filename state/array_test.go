@@ -163,6 +163,9 @@ func validArray[T Number](a *Array[T]) error {
 	}
 	for i := range a.elements {
 		isListed := a.listed.has(i)
+		if a.options.Norm != errorbound.Max && a.elements[i].value != 0 && !isListed && !a.used.has(i) {
+			return fmt.Errorf("element %d is %v and not in use", i, a.elements[i].value)
+		}
 		d, f := a.distances(i)
 		sums[0] += d
 		sums[1] += f

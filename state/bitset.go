@@ -12,6 +12,13 @@ func (b bitset) has(i int) bool { return b[uint(i)/64]>>(uint(i)%64)&1 != 0 }
 func (b bitset) add(i int)      { b[uint(i)/64] |= 1 << (uint(i) % 64) }
 func (b bitset) remove(i int)   { b[uint(i)/64] &^= 1 << (uint(i) % 64) }
 
+// addAll adds the members of other, of the same size.
+func (b bitset) addAll(other bitset) {
+	for k, word := range other {
+		b[k] |= word
+	}
+}
+
 // count returns the number of members, in time for each 64 indices.
 func (b bitset) count() (n int) {
 	for _, word := range b {

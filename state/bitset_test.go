@@ -32,5 +32,11 @@ func TestBitset(t *testing.T) {
 		require.Equal(t, want, b.appendTo([]int{-1}))
 		require.True(t, slices.IsSorted(want))
 		require.Equal(t, len(model), b.count())
+		all := newBitset(n)
+		all.add(n - 1)
+		all.addAll(b)
+		model[n-1] = true
+		require.Equal(t, len(model), all.count())
+		require.Equal(t, all.count(), len(all.appendTo(nil)))
 	})
 }
