@@ -12,7 +12,7 @@ import (
 // Array is a fixed number of numbers that may go up and down: a vector of model weights, a histogram with removals. For
 // sums that only grow [Counters] is cheaper.
 //
-// It takes twice the size of a number for each element, since what the durable state has lies beside it: what an update of
+// It takes twice the size of a number for each element, since what its last backup has lies beside it: what an update of
 // a large array costs is what it misses in the caches, else it is a few nanoseconds. While theta is finite it takes the
 // size of another number and two bits. Nothing is allocated by an update.
 type Array[T Number] = ArrayWith[T, struct{}]
@@ -28,7 +28,7 @@ type Array[T Number] = ArrayWith[T, struct{}]
 //
 // Invariants, while tracked (theta finite):
 //  1. listed holds, under Max, exactly the elements that are due for a partial backup, and under L1 and L2 at least all whose
-//     distance is not 0 or whose value is not the durable one. aloft holds exactly the elements of flying.
+//     distance is not 0 or whose value is not the saved one. aloft holds exactly the elements of flying.
 //  2. Under Max, calm is at least the distance of every element that is not listed, peak of every one that is.
 //  3. Under L1 and L2, used and listed together hold at least all elements that are not 0.
 //  4. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
@@ -40,7 +40,7 @@ type ArrayWith[T Number, B any] struct {
 	theta      float64
 	tracked    bool    // theta is finite
 	dueAt      float64 // under Max, the distance from which on a partial backup writes an element
-	flight     []T     // of each element that is flying: what the backup in flight has; nil if never tracked
+	landed     []T     // of each element that is flying: what the durable state has; nil if never tracked
 	paths      []path  // nil unless Options.PathLength
 	listed     bitset  // nil if never tracked, as are used and aloft
 	used       bitset
@@ -55,14 +55,14 @@ type ArrayWith[T Number, B any] struct {
 	blind      bool     // was untracked: what is durable is not known until a backup of all elements is
 }
 
-// element is one number, what the durable state has for it, and what the owner keeps beside it.
+// element is one number, what its last backup has for it, durable or in flight, and what the owner keeps beside it.
 type element[T Number, B any] struct {
-	beside         B // first, for at the end a B of no size would take some
-	value, durable T
+	beside       B // first, for at the end a B of no size would take some
+	value, saved T
 }
 
-// here says whether the element is as the durable state has it.
-func (e *element[T, B]) here() bool { return e.value == e.durable }
+// here says whether the element is as its last backup has it.
+func (e *element[T, B]) here() bool { return e.value == e.saved }
 
 // path is how far one element has gone since the durable backup, and since the one in flight.
 type path struct{ durable, flight float64 }
@@ -199,10 +199,10 @@ func panicUnordered(at []uint32, k int) {
 // it takes out of the sums are of different elements, so they are no more than the sums before, and those that it puts in
 // no more than the sums after.
 //
-// Whether an element is listed it asks only if that was as the durable state has it: all others are.
+// It lists an element only if that was as its last backup has it: all others are listed.
 func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
 	elements, squared, grounded := a.elements, a.options.Norm == errorbound.L2, len(a.flying) == 0
-	durable, extra, last := 0.0, 0.0, -1 // extra: by how much more the distance to the state in flight grows
+	saved, extra, last := 0.0, 0.0, -1 // extra: by how much more the distance to the durable state grows
 	for k, i := range at {
 		if int(i) <= last {
 			panicUnordered(at, k)
@@ -212,18 +212,18 @@ func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
 		old := e.value
 		v := old + d[k]
 		e.value = v
-		grown := growth(old, v, e.durable, squared)
-		durable += grown
+		grown := growth(old, v, e.saved, squared)
+		saved += grown
 		if !grounded && a.aloft.has(int(i)) {
-			extra += growth(old, v, a.flight[i], squared) - grown
+			extra += growth(old, v, a.landed[i], squared) - grown
 		}
-		if old == e.durable {
+		if old == e.saved {
 			a.listed.add(int(i))
 		}
 	}
 	terms := a.sums[0] + a.sums[1]
-	a.sums[0] += durable
-	a.sums[1] += durable + extra
+	a.sums[0] += saved + extra
+	a.sums[1] += saved
 	a.rounded((terms + a.sums[0] + a.sums[1]) * float64(len(at)+1))
 }
 
@@ -239,8 +239,8 @@ func growth[T Number](old, v, from T, squared bool) float64 {
 // move gives element i a new value and keeps the divergence up to date.
 func (a *ArrayWith[T, B]) move(i int, v T) {
 	e := &a.elements[i]
-	if a.isPlain() && e.value != e.durable && (len(a.flying) == 0 || !a.aloft.has(i)) { // usually, and in fewer steps
-		grown := growth(e.value, v, e.durable, a.options.Norm == errorbound.L2)
+	if a.isPlain() && !e.here() && (len(a.flying) == 0 || !a.aloft.has(i)) { // usually, and in fewer steps
+		grown := growth(e.value, v, e.saved, a.options.Norm == errorbound.L2)
 		e.value = v
 		terms := a.sums[0]
 		a.sums[0] += grown
@@ -274,28 +274,32 @@ func (a *ArrayWith[T, B]) extend(i int, step float64) {
 // distances returns how far element i is from the durable state and from the state after the backup in flight, as the
 // norm adds it up.
 func (a *ArrayWith[T, B]) distances(i int) (toDurable, toFlight float64) {
-	toDurable = a.away(i)
+	e := &a.elements[i]
 	switch {
-	case !a.aloft.has(i):
-		return toDurable, toDurable
 	case a.paths != nil:
-		toFlight = a.paths[i].flight
+		toDurable, toFlight = a.paths[i].durable, a.paths[i].durable
+		if a.aloft.has(i) {
+			toFlight = a.paths[i].flight
+		}
+	case a.aloft.has(i):
+		toDurable, toFlight = difference(e.value, a.landed[i]), difference(e.value, e.saved)
 	default:
-		toFlight = difference(a.elements[i].value, a.flight[i])
+		toDurable = difference(e.value, e.saved)
+		toFlight = toDurable
 	}
 	if a.options.Norm == errorbound.L2 {
-		toFlight *= toFlight
+		return toDurable * toDurable, toFlight * toFlight
 	}
 	return toDurable, toFlight
 }
 
-// away returns the first of the distances of element i.
+// away returns both of the distances of element i, which are the same while nothing is in flight.
 func (a *ArrayWith[T, B]) away(i int) float64 {
 	d := 0.0
 	if a.paths != nil {
 		d = a.paths[i].durable
 	} else {
-		d = difference(a.elements[i].value, a.elements[i].durable)
+		d = difference(a.elements[i].value, a.elements[i].saved)
 	}
 	if a.options.Norm == errorbound.L2 {
 		return d * d
@@ -317,7 +321,7 @@ func (a *ArrayWith[T, B]) note(i int, d float64) {
 		a.peak = max(a.peak, d)
 		return
 	}
-	if d == 0 && a.elements[i].here() || a.options.Norm == errorbound.Max && d < a.dueAt { // so that NaN is due
+	if d == 0 && a.elements[i].here() && !a.aloft.has(i) || a.options.Norm == errorbound.Max && d < a.dueAt { // so that NaN is due
 		a.calm = max(a.calm, d)
 		return
 	}
@@ -341,12 +345,12 @@ func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 	}
 	if a.listed == nil {
 		n := len(a.elements)
-		a.flight, a.listed, a.used, a.aloft = make([]T, n), newBitset(n), newBitset(n), newBitset(n)
+		a.landed, a.listed, a.used, a.aloft = make([]T, n), newBitset(n), newBitset(n), newBitset(n)
 	}
 	if a.paths == nil && a.options.PathLength {
 		a.paths = make([]path, len(a.elements))
 		for i := range a.elements { // as if it had gone straight to where it is
-			a.paths[i].durable = difference(a.elements[i].value, a.elements[i].durable)
+			a.paths[i].durable = difference(a.elements[i].value, a.elements[i].saved)
 		}
 	}
 	a.measureAll()

@@ -34,7 +34,7 @@ func (a *ArrayWith[T, B]) BackupWith(w *stream.StateWriter, beside func(i int) u
 		}
 	}
 	if err != nil {
-		a.ground()
+		a.flying = a.flying[:0] // nothing has taken off
 		return err
 	}
 	a.takeOff(left)
@@ -57,7 +57,8 @@ func (a *ArrayWith[T, B]) changed() []int {
 // takeOff notes what a backup has just written, and the total of the distances that it has left.
 func (a *ArrayWith[T, B]) takeOff(left float64) {
 	for _, i := range a.flying {
-		a.flight[i] = a.elements[i].value
+		e := &a.elements[i]
+		a.landed[i], e.saved = e.saved, e.value
 		a.aloft.add(i)
 		if a.paths != nil {
 			a.paths[i].flight = 0
@@ -109,8 +110,14 @@ func (a *ArrayWith[T, B]) write(w *stream.StateWriter, i int, beside func(int) u
 // ground forgets a backup that did not become durable.
 func (a *ArrayWith[T, B]) ground() {
 	for _, i := range a.flying {
-		a.aloft.remove(i)
+		a.elements[i].saved = a.landed[i]
 	}
+	a.land()
+}
+
+// land says that nothing is in flight any more.
+func (a *ArrayWith[T, B]) land() {
+	clear(a.aloft)
 	a.flying = a.flying[:0]
 }
 
@@ -135,6 +142,7 @@ func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 		a.aloft.add(c.slot)
 	}
 	a.flying = a.aloft.appendTo(a.flying)
+	clear(a.aloft)
 	for _, c := range a.changes[len(chosen):] {
 		left += c.distance
 	}
@@ -161,28 +169,26 @@ func (a *ArrayWith[T, B]) gather() (total float64) {
 	return total
 }
 
-// BackupDurable implements stream.BackupDurable, in time proportional to the number of elements in the backup, under Max also to
-// that of the elements that are due.
+// BackupDurable implements stream.BackupDurable, in a bit of time for each element of the Array, and under Max, or where few
+// others have changed, in time proportional to the number of those that are due or in the backup.
 func (a *ArrayWith[T, B]) BackupDurable() {
 	if !a.tracked {
 		return
 	}
-	for _, i := range a.flying {
-		a.elements[i].durable = a.flight[i]
-		a.aloft.remove(i)
-		if a.paths != nil {
+	if a.paths != nil {
+		for _, i := range a.flying {
 			a.paths[i].durable = a.paths[i].flight
 		}
-		if a.options.Norm == errorbound.Max {
-			a.listed.add(i) // looked at again just below
-		}
+	}
+	if a.options.Norm == errorbound.Max {
+		a.listed.addAll(a.aloft) // looked at again just below
 	}
 	a.sums[0] = a.sums[1] // what was in flight is what is durable
 	if a.complete {
 		a.calm, a.blind, a.complete = 0, false, false
 	}
 	flown := len(a.flying)
-	a.flying = a.flying[:0]
+	a.land()
 	// Under Max so that the peak goes down, else to leave no rounding, if that costs little.
 	if few := a.listed.count() <= 2*flown; few || a.options.Norm == errorbound.Max {
 		a.measureListed()
@@ -213,7 +219,7 @@ func (a *ArrayWith[T, B]) restoreWith(r *stream.StateReader, other func(*stream.
 	a.ground()
 	for i := range a.elements { // SetTheta may come later, after a compensation
 		e := &a.elements[i]
-		e.durable = e.value
+		e.saved = e.value
 	}
 	a.paths = nil
 	if a.tracked {
