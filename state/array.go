@@ -39,6 +39,7 @@ type ArrayWith[T Number, B any] struct {
 
 	theta      float64
 	tracked    bool    // theta is finite
+	plain      bool    // distances are differences of floats that are added up
 	dueAt      float64 // under Max, the distance from which on a partial backup writes an element
 	landed     []T     // of each element that is flying: what the durable state has; nil if never tracked
 	paths      []path  // nil unless Options.PathLength
@@ -174,7 +175,7 @@ func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 		for k, i := range at {
 			a.elements[i].value += d[k]
 		}
-	case a.isPlain():
+	case a.plain:
 		a.addFloats(at, d)
 	default:
 		for k, i := range at {
@@ -184,11 +185,6 @@ func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 			a.move(int(i), a.elements[i].value+d[k])
 		}
 	}
-}
-
-// isPlain says whether distances are differences of floats that are added up.
-func (a *ArrayWith[T, B]) isPlain() bool {
-	return a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
 }
 
 func panicUnordered(at []uint32, k int) {
@@ -221,10 +217,11 @@ func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
 			a.listed.add(int(i))
 		}
 	}
-	terms := a.sums[0] + a.sums[1]
+	before := a.sums[0] + a.sums[1]
 	a.sums[0] += saved + extra
 	a.sums[1] += saved
-	a.rounded((terms + a.sums[0] + a.sums[1]) * float64(len(at)+1))
+	after := a.sums[0] + a.sums[1]
+	a.rounding += ((before+after)*float64(len(at)+1) + after) * 0x1p-51 // as rounded does
 }
 
 // growth returns by how much the distance from a float, or its square, grows on the way from one to another.
@@ -239,7 +236,7 @@ func growth[T Number](old, v, from T, squared bool) float64 {
 // move gives element i a new value and keeps the divergence up to date.
 func (a *ArrayWith[T, B]) move(i int, v T) {
 	e := &a.elements[i]
-	if a.isPlain() && !e.here() && (len(a.flying) == 0 || !a.aloft.has(i)) { // usually, and in fewer steps
+	if a.plain && !e.here() && (len(a.flying) == 0 || !a.aloft.has(i)) { // usually, and in fewer steps
 		grown := growth(e.value, v, e.saved, a.options.Norm == errorbound.L2)
 		e.value = v
 		terms := a.sums[0]
@@ -353,6 +350,7 @@ func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 			a.paths[i].durable = difference(a.elements[i].value, a.elements[i].saved)
 		}
 	}
+	a.plain = a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
 	a.measureAll()
 }
 
