@@ -6,9 +6,10 @@ type Task interface {
 	Process(port int, s Slab, from, to int) error
 	// Steps says whether ProcessUntil can stop early: the operator takes one input and tells its divergence.
 	Steps() bool
-	// ProcessUntil is Process, item by item, until there are no more, the operator's divergence is no longer from 0 to most, or
-	// it is a Pacer that is not Ready. It returns how many items it has handed over, at least one.
-	ProcessUntil(port int, s Slab, from, to int, most float64) (int, error)
+	// ProcessUntil is Process until there are no more items, the operator's divergence is no longer from 0 to most, or it is a
+	// Pacer that is not Ready. It looks after each item, or after as many as would at alpha each, if that is not 0, be the first
+	// to lead beyond most. It returns how many items it has handed over, at least one.
+	ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error)
 	// CloseWindow is called when the punctuation w has arrived on every input.
 	CloseWindow(w Window) error
 	// Flush sends what the emitter has buffered.
@@ -57,24 +58,26 @@ func (t *operatorTask[In, Out]) Process(_ int, s Slab, from, to int) error {
 
 func (t *operatorTask[In, Out]) Steps() bool { return t.divergence != nil }
 
-func (t *operatorTask[In, Out]) ProcessUntil(_ int, s Slab, from, to int, most float64) (n int, err error) {
-	items := s.(*batch[In]).items[from:to]
-	for more := true; more; {
-		if t.many != nil {
-			err = t.many.ProcessBatch(items[n:n+1], t.out)
-		} else {
-			err = t.op.Process(items[n], t.out)
+func (t *operatorTask[In, Out]) ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error) {
+	for at := from; ; {
+		d := t.divergence.StateDivergence()
+		if at > from && !(d >= 0 && d <= most && (t.pacer == nil || t.pacer.Ready())) {
+			return at - from, nil
 		}
-		n++
-		more = err == nil && n < len(items) && t.goesOn(most)
+		n := 1
+		if room := most - d; alpha > 0 && room > 0 {
+			n = to - at
+			if fit := room / alpha; fit < float64(n-1) {
+				n = int(fit) + 1
+			}
+		}
+		if err := t.Process(port, s, at, at+n); err != nil {
+			return at + n - from, err
+		}
+		if at += n; at == to {
+			return at - from, nil
+		}
 	}
-	return n, err
-}
-
-// goesOn says whether the operator may be given another item.
-func (t *operatorTask[In, Out]) goesOn(most float64) bool {
-	d := t.divergence.StateDivergence()
-	return d >= 0 && d <= most && (t.pacer == nil || t.pacer.Ready())
 }
 
 func (t *operatorTask[In, Out]) CloseWindow(w Window) error {
@@ -118,7 +121,7 @@ func (t *joinTask[A, B, Out]) Process(port int, s Slab, from, to int) error {
 
 func (t *joinTask[A, B, Out]) Steps() bool { return false }
 
-func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to int, _ float64) (int, error) {
+func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
 	return to - from, t.Process(port, s, from, to)
 }
 
@@ -149,7 +152,7 @@ func (t *sinkTask[T]) Process(_ int, s Slab, from, to int) error {
 
 func (t *sinkTask[T]) Steps() bool { return false }
 
-func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to int, _ float64) (int, error) {
+func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
 	return to - from, t.Process(port, s, from, to)
 }
 

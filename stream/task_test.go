@@ -144,9 +144,10 @@ func TestProcessUntil(t *testing.T) {
 			reading[task] = &op.reading
 		}
 		s := slabOf[uint64](4, 4, 4, 4, 100, 4, 1, 4)
+		alpha := 0.0
 		until := func(from, to int, start, most float64) int {
 			*reading[task] = start
-			n, err := task.ProcessUntil(0, s, from, to, most)
+			n, err := task.ProcessUntil(0, s, from, to, most, alpha)
 			require.NoError(t, err)
 			return n
 		}
@@ -158,9 +159,13 @@ func TestProcessUntil(t *testing.T) {
 		require.Equal(t, 1, until(0, 4, -7, 1000), "a distance cannot be negative")
 		require.Equal(t, 2, until(3, 6, 0, 1000), "it waits")
 		require.Equal(t, 1, until(5, 6, 0, 1000))
-		n, err := task.ProcessUntil(0, s, 5, 8, 1000)
+		n, err := task.ProcessUntil(0, s, 5, 8, 1000, 0)
 		require.ErrorIs(t, err, errOdd)
 		require.Equal(t, 2, n)
+		for i, want := range []int{3, 3, 3, 3, 4} { // runs as long as alpha allows, looks between them
+			alpha = []float64{100, 8, 4, 3, 1}[i] // 1 is too small, so more comes in than may
+			require.Equal(t, want, until(0, 4, 0, 8), "alpha %v", alpha)
+		}
 	}
 	plain, _ := taskOf(t, build(t, withOperator(func() halves { return halves{} }), "op"), unlimited)
 	require.False(t, plain.Steps())

@@ -62,7 +62,7 @@ type operator struct {
 	claimed float64 // divergence when items last counted as processed; I1 is about this
 	share
 
-	stepping bool    // process looks at the divergence after each item, and stops when it is above most
+	stepping bool    // process looks at the divergence on the way, and stops when it is above most
 	most     float64 // set by granted
 
 	handled       uint64 // accounted items processed
@@ -225,16 +225,16 @@ func (o *operator) take(d delivery) error {
 func (o *operator) process(d delivery, from, n int) (int, error) {
 	port := o.w.cfg.Node.Inputs[d.Channel.Edge].Port
 	if o.stepping {
-		return o.task.ProcessUntil(port, d.Slab, from, from+n, o.most)
+		return o.task.ProcessUntil(port, d.Slab, from, from+n, o.most, o.measure.Alpha)
 	}
 	return n, o.task.Process(port, d.Slab, from, from+n)
 }
 
-// shortRun is the length of a run below which reading the divergence after each item is cheaper than to end the run.
+// shortRun is the length of a run below which it pays to read the divergence within longer ones.
 const shortRun = 32
 
 // granted returns how many of n items may be processed, by the divergence. If that is few it lets process look at the divergence
-// after each item instead, since alpha is what the worst one adds.
+// on the way instead, since alpha is what the worst one adds.
 func (o *operator) granted(n int) int {
 	o.stepping = false
 	d := o.state.now()
