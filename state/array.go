@@ -54,6 +54,7 @@ type ArrayWith[T Number, B any] struct {
 	members    []int    // scratch of backups: those of listed
 	changes    []change // scratch of backups
 	blind      bool     // was untracked: what is durable is not known until a backup of all elements is
+	written    bool     // not all elements are 0 as they were made
 }
 
 // element is one number, what its last backup has for it, durable or in flight, and what the owner keeps beside it.
@@ -123,7 +124,7 @@ func (a *ArrayWith[T, B]) Set(i int, v T) {
 		a.move(i, v)
 		return
 	}
-	a.elements[i].value = v
+	a.elements[i].value, a.written = v, true
 }
 
 // AddAll adds the elements of d one by one. The error wraps ErrLength; nothing has then been added.
@@ -172,6 +173,7 @@ func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 	}
 	switch {
 	case !a.tracked:
+		a.written = true
 		for k, i := range at {
 			a.elements[i].value += d[k]
 		}
@@ -352,6 +354,7 @@ func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 	}
 	a.plain = a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
 	a.measureAll()
+	a.written = true // from here on by whatever changes them
 }
 
 // StateDivergence implements stream.StateDivergence in constant time. Under L1 and L2 it is the divergence, but for a bound of
@@ -376,6 +379,9 @@ func (a *ArrayWith[T, B]) measureAll() {
 	clear(a.listed)
 	clear(a.used)
 	a.calm, a.peak, a.sums, a.rounding = 0, 0, [2]float64{}, 0
+	if !a.written { // and the system need not find memory for them yet
+		return
+	}
 	for i := range a.elements {
 		if a.elements[i].value != 0 {
 			a.used.add(i)

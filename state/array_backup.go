@@ -231,7 +231,7 @@ func (a *ArrayWith[T, B]) restoreWith(r *stream.StateReader, other func(*stream.
 func (a *ArrayWith[T, B]) restore(r *stream.StateReader) error {
 	index, v, err := a.element(r)
 	if err == nil {
-		a.elements[index].value = v
+		a.elements[index].value, a.written = v, true
 	}
 	return err
 }

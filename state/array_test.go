@@ -524,3 +524,26 @@ func BenchmarkArrayAddAt(b *testing.B) {
 		})
 	}
 }
+
+// What an Array was given before it was told theta counts as soon as it is told.
+func TestArrayChangedBeforeTheta(t *testing.T) {
+	for name, change := range map[string]func(a *Array[float64]){
+		"set":    func(a *Array[float64]) { a.Set(2, 3) },
+		"add at": func(a *Array[float64]) { a.AddAt([]uint32{2}, []float64{3}) },
+		"restored": func(a *Array[float64]) {
+			other := NewArray[float64](5, Options{})
+			other.Set(2, 3)
+			require.NoError(t, a.RestoreState(statetest.Reader(statetest.Backup(t, other, true))))
+			a.Set(2, 6)
+		},
+	} {
+		a := NewArray[float64](5, Options{Norm: errorbound.L2})
+		change(a)
+		a.SetTheta(10)
+		require.InDelta(t, 3, a.StateDivergence(), 1e-12, name)
+		a.Add(2, 1)
+		a.SetTheta(20)
+		require.InDelta(t, 4, a.StateDivergence(), 1e-12, name)
+		require.NoError(t, validArray(a))
+	}
+}
