@@ -112,7 +112,7 @@ type seam struct {
 // a full disk, the store takes no further writes and says why: what a failed write left behind is known only after the
 // store is opened again.
 func OpenBadger(dir string, o BadgerOptions) (Store, error) {
-	s, err := openBadger(dir, o, seam{commit: (*badger.Txn).Commit, room: freeBytes})
+	s, err := openBadger(dir, o, seam{commit: (*badger.Txn).Commit, room: (&gauge{read: freeBytes}).room})
 	if err != nil {
 		return nil, err
 	}

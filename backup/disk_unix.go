@@ -4,8 +4,7 @@ package backup
 
 import "syscall"
 
-// freeBytes is how much an ordinary user may still write to the disk that holds dir. It is one system call, cheap
-// enough to be made before each transaction.
+// freeBytes is how much an ordinary user may still write to the disk that holds dir. It is one system call.
 func freeBytes(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

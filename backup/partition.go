@@ -18,7 +18,7 @@ const (
 
 	// minWholeBytes is how many bytes of deltas are always accepted before a new base is asked for: below it, replaying
 	// deltas costs nothing worth a whole commit.
-	minWholeBytes = 256 << 10
+	minWholeBytes = 1 << 20
 )
 
 var (
@@ -128,7 +128,7 @@ func OpenPartition(s Store, key PartitionKey, epoch uint64) *Partition {
 	return p
 }
 
-// NeedWhole reports that the next commit should be Whole: the deltas take more than twice the base and 256 KiB, so that
+// NeedWhole reports that the next commit should be Whole: the deltas take more than twice the base and 1 MiB, so that
 // replaying them would cost more than a new base, or Load had to skip something damaged. It is advice; a partial commit
 // stays possible.
 func (p *Partition) NeedWhole() bool { return p.needWhole.Load() }

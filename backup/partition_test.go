@@ -219,7 +219,7 @@ func TestPartitionAsksForAWholeCommit(t *testing.T) {
 		require.NoError(t, commitWait(p, whole("tiny", 10)))
 		require.False(t, p.NeedWhole())
 		require.NoError(t, commitWait(p, part(strings.Repeat("d", minWholeBytes), 11)))
-		require.False(t, p.NeedWhole(), "256 KiB are always fine")
+		require.False(t, p.NeedWhole(), "1 MiB is always fine")
 		require.NoError(t, commitWait(p, part("d", 12)))
 		require.True(t, p.NeedWhole())
 	})

@@ -291,7 +291,7 @@ func joinContest(b *testing.B) contest {
 }
 
 // logisticContest: flights become examples by hashing, from which a model of 2^18 weights learns by AdaGrad, predicting each
-// first; the model is sent on after every 1,000 examples, and kept at the end.
+// first; the model is sent on and kept at the end, since there is one learner.
 func logisticContest(b *testing.B) contest {
 	l := DefaultLogisticRegression()
 	l.Workers = 1

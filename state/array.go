@@ -12,9 +12,9 @@ import (
 // Array is a fixed number of numbers that may go up and down: a vector of model weights, a histogram with removals. For
 // sums that only grow [Counters] is cheaper.
 //
-// It takes twice the size of a number for each element, since what the durable state has lies beside it: what an update of
+// It takes twice the size of a number for each element, since what its last backup has lies beside it: what an update of
 // a large array costs is what it misses in the caches, else it is a few nanoseconds. While theta is finite it takes the
-// size of another number and a byte. Nothing is allocated by an update.
+// size of another number and two bits. Nothing is allocated by an update.
 type Array[T Number] = ArrayWith[T, struct{}]
 
 // ArrayWith is an Array that keeps a B beside each number for its owner, where it costs no access of its own. It is neither
@@ -27,10 +27,11 @@ type Array[T Number] = ArrayWith[T, struct{}]
 // made good from all elements that have changed many times for each backup, which costs more.
 //
 // Invariants, while tracked (theta finite):
-//  1. list holds exactly the indices that are marked as listed, each once: under Max the elements that are due for a
-//     partial backup, under L1 and L2 at least all whose distance is not 0 or whose value is not the durable one.
+//  1. listed holds, under Max, exactly the elements that are due for a partial backup, and under L1 and L2 at least all whose
+//     distance is not 0 or whose value is not the saved one. aloft holds exactly the elements of flying.
 //  2. Under Max, calm is at least the distance of every element that is not listed, peak of every one that is.
-//  3. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
+//  3. Under L1 and L2, used and listed together hold at least all elements that are not 0.
+//  4. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
 //     for rounding.
 type ArrayWith[T Number, B any] struct {
 	elements []element[T, B]
@@ -38,28 +39,32 @@ type ArrayWith[T Number, B any] struct {
 
 	theta      float64
 	tracked    bool    // theta is finite
+	plain      bool    // distances are differences of floats that are added up
 	dueAt      float64 // under Max, the distance from which on a partial backup writes an element
-	flight     []T     // of each element that is flying: what the backup in flight has; nil if never tracked
-	marks      []flags // of each element: listed, flying; nil if never tracked
+	landed     []T     // of each element that is flying: what the durable state has; nil if never tracked
 	paths      []path  // nil unless Options.PathLength
-	list       []int
+	listed     bitset  // nil if never tracked, as are used and aloft
+	used       bitset
 	calm, peak float64
 	sums       [2]float64
 	rounding   float64  // what the rounding of sums may hide
-	flying     []int    // indices in the backup in flight
+	flying     []int    // indices in the backup in flight, ascending
+	aloft      bitset   // the same
 	complete   bool     // the last backup holds all elements
+	members    []int    // scratch of backups: those of listed
 	changes    []change // scratch of backups
 	blind      bool     // was untracked: what is durable is not known until a backup of all elements is
+	written    bool     // not all elements are 0 as they were made
 }
 
-// element is one number, what the durable state has for it, and what the owner keeps beside it.
+// element is one number, what its last backup has for it, durable or in flight, and what the owner keeps beside it.
 type element[T Number, B any] struct {
-	beside         B // first, for at the end a B of no size would take some
-	value, durable T
+	beside       B // first, for at the end a B of no size would take some
+	value, saved T
 }
 
-// here says whether the element is as the durable state has it.
-func (e *element[T, B]) here() bool { return e.value == e.durable }
+// here says whether the element is as its last backup has it.
+func (e *element[T, B]) here() bool { return e.value == e.saved }
 
 // path is how far one element has gone since the durable backup, and since the one in flight.
 type path struct{ durable, flight float64 }
@@ -119,7 +124,7 @@ func (a *ArrayWith[T, B]) Set(i int, v T) {
 		a.move(i, v)
 		return
 	}
-	a.elements[i].value = v
+	a.elements[i].value, a.written = v, true
 }
 
 // AddAll adds the elements of d one by one. The error wraps ErrLength; nothing has then been added.
@@ -168,10 +173,11 @@ func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 	}
 	switch {
 	case !a.tracked:
+		a.written = true
 		for k, i := range at {
 			a.elements[i].value += d[k]
 		}
-	case a.isPlain():
+	case a.plain:
 		a.addFloats(at, d)
 	default:
 		for k, i := range at {
@@ -183,11 +189,6 @@ func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 	}
 }
 
-// isPlain says whether distances are differences of floats that are added up.
-func (a *ArrayWith[T, B]) isPlain() bool {
-	return a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
-}
-
 func panicUnordered(at []uint32, k int) {
 	panic(fmt.Errorf("state: index %d after %d", at[k], at[k-1]))
 }
@@ -196,12 +197,10 @@ func panicUnordered(at []uint32, k int) {
 // it takes out of the sums are of different elements, so they are no more than the sums before, and those that it puts in
 // no more than the sums after.
 //
-// While nothing is in flight it looks at the mark of an element only if that was as the durable state has it: all others
-// are listed.
+// It lists an element only if that was as its last backup has it: all others are listed.
 func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
-	elements, marks := a.elements, a.marks[:len(a.elements)]
-	squared, grounded := a.options.Norm == errorbound.L2, len(a.flying) == 0
-	durable, extra, last := 0.0, 0.0, -1 // extra: by how much more the distance to the state in flight grows
+	elements, squared, grounded := a.elements, a.options.Norm == errorbound.L2, len(a.flying) == 0
+	saved, extra, last := 0.0, 0.0, -1 // extra: by how much more the distance to the durable state grows
 	for k, i := range at {
 		if int(i) <= last {
 			panicUnordered(at, k)
@@ -211,24 +210,20 @@ func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
 		old := e.value
 		v := old + d[k]
 		e.value = v
-		grown := growth(old, v, e.durable, squared)
-		durable += grown
-		if grounded && old != e.durable {
-			continue
+		grown := growth(old, v, e.saved, squared)
+		saved += grown
+		if !grounded && a.aloft.has(int(i)) {
+			extra += growth(old, v, a.landed[i], squared) - grown
 		}
-		if m := marks[i]; m != listed {
-			if m.has(flying) {
-				extra += growth(old, v, a.flight[i], squared) - grown
-			}
-			if !m.has(listed) {
-				a.enlist(int(i))
-			}
+		if old == e.saved {
+			a.listed.add(int(i))
 		}
 	}
-	terms := a.sums[0] + a.sums[1]
-	a.sums[0] += durable
-	a.sums[1] += durable + extra
-	a.rounded((terms + a.sums[0] + a.sums[1]) * float64(len(at)+1))
+	before := a.sums[0] + a.sums[1]
+	a.sums[0] += saved + extra
+	a.sums[1] += saved
+	after := a.sums[0] + a.sums[1]
+	a.rounding += ((before+after)*float64(len(at)+1) + after) * 0x1p-51 // as rounded does
 }
 
 // growth returns by how much the distance from a float, or its square, grows on the way from one to another.
@@ -243,8 +238,8 @@ func growth[T Number](old, v, from T, squared bool) float64 {
 // move gives element i a new value and keeps the divergence up to date.
 func (a *ArrayWith[T, B]) move(i int, v T) {
 	e := &a.elements[i]
-	if a.isPlain() && (len(a.flying) == 0 && e.value != e.durable || a.marks[i] == listed) { // usually, and in fewer steps
-		grown := growth(e.value, v, e.durable, a.options.Norm == errorbound.L2)
+	if a.plain && !e.here() && (len(a.flying) == 0 || !a.aloft.has(i)) { // usually, and in fewer steps
+		grown := growth(e.value, v, e.saved, a.options.Norm == errorbound.L2)
 		e.value = v
 		terms := a.sums[0]
 		a.sums[0] += grown
@@ -265,14 +260,7 @@ func (a *ArrayWith[T, B]) move(i int, v T) {
 	a.sums[0] += d - wasDurable
 	a.sums[1] += f - wasFlight
 	a.rounded(d + f + wasDurable + wasFlight)
-	if !a.marks[i].has(listed) {
-		a.enlist(i)
-	}
-}
-
-func (a *ArrayWith[T, B]) enlist(i int) {
-	a.marks[i] |= listed
-	a.list = append(a.list, i)
+	a.listed.add(i)
 }
 
 // extend makes the path of element i longer. It rounds up: a path must not come out too short, however many its steps.
@@ -285,28 +273,32 @@ func (a *ArrayWith[T, B]) extend(i int, step float64) {
 // distances returns how far element i is from the durable state and from the state after the backup in flight, as the
 // norm adds it up.
 func (a *ArrayWith[T, B]) distances(i int) (toDurable, toFlight float64) {
-	toDurable = a.away(i)
+	e := &a.elements[i]
 	switch {
-	case !a.marks[i].has(flying):
-		return toDurable, toDurable
 	case a.paths != nil:
-		toFlight = a.paths[i].flight
+		toDurable, toFlight = a.paths[i].durable, a.paths[i].durable
+		if a.aloft.has(i) {
+			toFlight = a.paths[i].flight
+		}
+	case a.aloft.has(i):
+		toDurable, toFlight = difference(e.value, a.landed[i]), difference(e.value, e.saved)
 	default:
-		toFlight = difference(a.elements[i].value, a.flight[i])
+		toDurable = difference(e.value, e.saved)
+		toFlight = toDurable
 	}
 	if a.options.Norm == errorbound.L2 {
-		toFlight *= toFlight
+		return toDurable * toDurable, toFlight * toFlight
 	}
 	return toDurable, toFlight
 }
 
-// away returns the first of the distances of element i.
+// away returns both of the distances of element i, which are the same while nothing is in flight.
 func (a *ArrayWith[T, B]) away(i int) float64 {
 	d := 0.0
 	if a.paths != nil {
 		d = a.paths[i].durable
 	} else {
-		d = difference(a.elements[i].value, a.elements[i].durable)
+		d = difference(a.elements[i].value, a.elements[i].saved)
 	}
 	if a.options.Norm == errorbound.L2 {
 		return d * d
@@ -324,15 +316,15 @@ func (a *ArrayWith[T, B]) rounded(v float64) {
 
 // note lists element i if its distance demands it.
 func (a *ArrayWith[T, B]) note(i int, d float64) {
-	if a.marks[i].has(listed) {
+	if a.listed.has(i) {
 		a.peak = max(a.peak, d)
 		return
 	}
-	if d == 0 && a.elements[i].here() || a.options.Norm == errorbound.Max && d < a.dueAt { // so that NaN is due
+	if d == 0 && a.elements[i].here() && !a.aloft.has(i) || a.options.Norm == errorbound.Max && d < a.dueAt { // so that NaN is due
 		a.calm = max(a.calm, d)
 		return
 	}
-	a.enlist(i)
+	a.listed.add(i)
 	a.peak = max(a.peak, d)
 }
 
@@ -350,16 +342,19 @@ func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 		a.blind = true
 		return
 	}
-	if a.marks == nil {
-		a.flight, a.marks = make([]T, len(a.elements)), make([]flags, len(a.elements))
+	if a.listed == nil {
+		n := len(a.elements)
+		a.landed, a.listed, a.used, a.aloft = make([]T, n), newBitset(n), newBitset(n), newBitset(n)
 	}
 	if a.paths == nil && a.options.PathLength {
 		a.paths = make([]path, len(a.elements))
 		for i := range a.elements { // as if it had gone straight to where it is
-			a.paths[i].durable = difference(a.elements[i].value, a.elements[i].durable)
+			a.paths[i].durable = difference(a.elements[i].value, a.elements[i].saved)
 		}
 	}
+	a.plain = a.paths == nil && a.options.Norm != errorbound.Max && isFloat[T]()
 	a.measureAll()
+	a.written = true // from here on by whatever changes them
 }
 
 // StateDivergence implements stream.StateDivergence in constant time. Under L1 and L2 it is the divergence, but for a bound of
@@ -379,24 +374,32 @@ func (a *ArrayWith[T, B]) StateDivergence() float64 {
 	return total
 }
 
-// measureAll makes the list and the divergence anew from all elements.
+// measureAll says anew, from all elements, which are listed and what the divergence is.
 func (a *ArrayWith[T, B]) measureAll() {
-	a.list, a.calm, a.peak, a.sums, a.rounding = a.list[:0], 0, 0, [2]float64{}, 0
+	clear(a.listed)
+	clear(a.used)
+	a.calm, a.peak, a.sums, a.rounding = 0, 0, [2]float64{}, 0
+	if !a.written { // and the system need not find memory for them yet
+		return
+	}
 	for i := range a.elements {
-		a.marks[i] &^= listed
-		if a.elements[i].here() && a.paths == nil && !a.marks[i].has(flying) {
+		if a.elements[i].value != 0 {
+			a.used.add(i)
+		}
+		if a.elements[i].here() && a.paths == nil && !a.aloft.has(i) {
 			continue // as nearly all are in the beginning
 		}
 		a.measure(i)
 	}
 }
 
-// measureList makes the list and the divergence anew from the elements that are listed.
-func (a *ArrayWith[T, B]) measureList() {
-	old := a.list
-	a.list, a.peak, a.sums, a.rounding = a.list[:0], 0, [2]float64{}, 0
-	for _, i := range old { // measure appends to the same array, never beyond what has been read
-		a.marks[i] &^= listed
+// measureListed does the same from the elements that are listed.
+func (a *ArrayWith[T, B]) measureListed() {
+	a.members = a.listed.appendTo(a.members[:0])
+	a.used.addAll(a.listed)
+	clear(a.listed)
+	a.peak, a.sums, a.rounding = 0, [2]float64{}, 0
+	for _, i := range a.members {
 		a.measure(i)
 	}
 }

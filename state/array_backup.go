@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
@@ -26,7 +25,7 @@ func (a *ArrayWith[T, B]) BackupWith(w *stream.StateWriter, beside func(i int) u
 	var err error
 	left := 0.0
 	if a.complete = w.Whole() || a.blind; a.complete {
-		a.measureList()
+		a.measureListed()
 		err = a.writeAll(w, beside)
 		a.flying = append(a.flying, a.changed()...)
 	} else if left, err = a.choose(); err == nil {
@@ -35,7 +34,7 @@ func (a *ArrayWith[T, B]) BackupWith(w *stream.StateWriter, beside func(i int) u
 		}
 	}
 	if err != nil {
-		a.flying = a.flying[:0]
+		a.flying = a.flying[:0] // nothing has taken off
 		return err
 	}
 	a.takeOff(left)
@@ -46,7 +45,7 @@ func (a *ArrayWith[T, B]) BackupWith(w *stream.StateWriter, beside func(i int) u
 // is durable.
 func (a *ArrayWith[T, B]) changed() []int {
 	if a.options.Norm != errorbound.Max && !a.blind {
-		return a.list
+		return a.listed.appendTo(a.members[:0])
 	}
 	all := make([]int, len(a.elements))
 	for i := range all {
@@ -58,8 +57,9 @@ func (a *ArrayWith[T, B]) changed() []int {
 // takeOff notes what a backup has just written, and the total of the distances that it has left.
 func (a *ArrayWith[T, B]) takeOff(left float64) {
 	for _, i := range a.flying {
-		a.flight[i] = a.elements[i].value
-		a.marks[i] |= flying
+		e := &a.elements[i]
+		a.landed[i], e.saved = e.saved, e.value
+		a.aloft.add(i)
 		if a.paths != nil {
 			a.paths[i].flight = 0
 		}
@@ -69,15 +69,29 @@ func (a *ArrayWith[T, B]) takeOff(left float64) {
 
 // writeAll writes what is needed to replace every element.
 func (a *ArrayWith[T, B]) writeAll(w *stream.StateWriter, beside func(int) uint64) error {
-	for i := range a.elements {
-		if a.elements[i].value == 0 && w.Whole() {
-			continue // in a partial backup an older element would stay
+	if a.tracked && a.options.Norm != errorbound.Max && w.Whole() { // without a look at what was never anything but 0
+		a.members = a.used.appendTo(a.members[:0])
+		for _, i := range a.members {
+			if err := a.writeOne(w, i, beside); err != nil {
+				return err
+			}
 		}
-		if err := a.write(w, i, beside); err != nil {
+		return nil
+	}
+	for i := range a.elements {
+		if err := a.writeOne(w, i, beside); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeOne is write, but that a whole backup has no zeros. In a partial one an older element would stay.
+func (a *ArrayWith[T, B]) writeOne(w *stream.StateWriter, i int, beside func(int) uint64) error {
+	if a.elements[i].value == 0 && w.Whole() {
+		return nil
+	}
+	return a.write(w, i, beside)
 }
 
 func (a *ArrayWith[T, B]) write(w *stream.StateWriter, i int, beside func(int) uint64) error {
@@ -96,23 +110,28 @@ func (a *ArrayWith[T, B]) write(w *stream.StateWriter, i int, beside func(int) u
 // ground forgets a backup that did not become durable.
 func (a *ArrayWith[T, B]) ground() {
 	for _, i := range a.flying {
-		a.marks[i] &^= flying
+		a.elements[i].saved = a.landed[i]
 	}
+	a.land()
+}
+
+// land says that nothing is in flight any more.
+func (a *ArrayWith[T, B]) land() {
+	clear(a.aloft)
 	a.flying = a.flying[:0]
 }
 
-// choose makes flying the elements that a partial backup writes, under Max in order, and returns the total of the distances of
-// the others under L1 and L2. The error wraps ErrNotFinite.
+// choose makes flying the elements that a partial backup writes, and returns the total of the distances of the others under L1
+// and L2. The error wraps ErrNotFinite.
 func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 	if a.options.Norm == errorbound.Max {
-		a.measureList()
-		a.flying = append(a.flying, a.list...)
-		slices.Sort(a.flying)
+		a.measureListed()
+		a.flying = a.listed.appendTo(a.flying)
 		return 0, nil
 	}
 	total := a.gather()
 	if total-total != 0 { // say which one it is
-		for _, i := range a.list {
+		for _, i := range a.members {
 			if v := a.elements[i].value; !finite(v) {
 				return 0, fmt.Errorf("back up element %d, value %v: %w", i, v, ErrNotFinite)
 			}
@@ -120,60 +139,59 @@ func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 	}
 	chosen := largest(a.changes, total, a.options.goal(total, a.theta))
 	for _, c := range chosen {
-		a.flying = append(a.flying, c.slot)
+		a.aloft.add(c.slot)
 	}
+	a.flying = a.aloft.appendTo(a.flying)
+	clear(a.aloft)
 	for _, c := range a.changes[len(chosen):] {
 		left += c.distance
 	}
 	return left, nil
 }
 
-// gather is measureList under L1 and L2 while nothing is in flight: it also collects the changes, and returns their total.
+// gather is measureListed under L1 and L2 while nothing is in flight: it also collects the changes, and returns their total.
 // A pass of its own for that would cost as much again, for the elements lie far apart in memory.
 func (a *ArrayWith[T, B]) gather() (total float64) {
 	a.changes, a.rounding = a.changes[:0], 0
-	kept := a.list[:0]
-	for _, i := range a.list {
+	a.members = a.listed.appendTo(a.members[:0])
+	a.used.addAll(a.listed)
+	for _, i := range a.members {
 		d := a.away(i)
 		if d == 0 && a.elements[i].here() { // the square of a difference may be 0
-			a.marks[i] &^= listed
+			a.listed.remove(i)
 			continue
 		}
 		total += d
-		kept = append(kept, i)
 		a.changes = append(a.changes, change{i, d})
 	}
-	a.list = kept
 	a.sums = [2]float64{total, total}
-	a.rounded(total * float64(len(kept)))
+	a.rounded(total * float64(len(a.changes)))
 	return total
 }
 
-// BackupDurable implements stream.BackupDurable, in time proportional to the number of elements in the backup, under Max also to
-// that of the elements that are due.
+// BackupDurable implements stream.BackupDurable, in a bit of time for each element of the Array, and under Max, or where few
+// others have changed, in time proportional to the number of those that are due or in the backup.
 func (a *ArrayWith[T, B]) BackupDurable() {
 	if !a.tracked {
 		return
 	}
-	for _, i := range a.flying {
-		a.elements[i].durable = a.flight[i]
-		a.marks[i] &^= flying
-		if a.paths != nil {
+	if a.paths != nil {
+		for _, i := range a.flying {
 			a.paths[i].durable = a.paths[i].flight
 		}
-		if a.options.Norm == errorbound.Max && !a.marks[i].has(listed) {
-			a.enlist(i) // looked at again just below
-		}
+	}
+	if a.options.Norm == errorbound.Max {
+		a.listed.addAll(a.aloft) // looked at again just below
 	}
 	a.sums[0] = a.sums[1] // what was in flight is what is durable
 	if a.complete {
 		a.calm, a.blind, a.complete = 0, false, false
 	}
 	flown := len(a.flying)
-	a.flying = a.flying[:0]
+	a.land()
 	// Under Max so that the peak goes down, else to leave no rounding, if that costs little.
-	if few := len(a.list) <= 2*flown; a.options.Norm == errorbound.Max || few {
-		a.measureList()
+	if few := a.listed.count() <= 2*flown; few || a.options.Norm == errorbound.Max {
+		a.measureListed()
 	}
 }
 
@@ -201,7 +219,7 @@ func (a *ArrayWith[T, B]) restoreWith(r *stream.StateReader, other func(*stream.
 	a.ground()
 	for i := range a.elements { // SetTheta may come later, after a compensation
 		e := &a.elements[i]
-		e.durable = e.value
+		e.saved = e.value
 	}
 	a.paths = nil
 	if a.tracked {
@@ -213,7 +231,7 @@ func (a *ArrayWith[T, B]) restoreWith(r *stream.StateReader, other func(*stream.
 func (a *ArrayWith[T, B]) restore(r *stream.StateReader) error {
 	index, v, err := a.element(r)
 	if err == nil {
-		a.elements[index].value = v
+		a.elements[index].value, a.written = v, true
 	}
 	return err
 }

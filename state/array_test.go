@@ -144,7 +144,7 @@ func arrayModel[T Number](t *rapid.T, o Options, draw func(t *rapid.T) T) {
 // exactDivergence is the divergence from scratch.
 func exactDivergence[T Number](a *Array[T]) float64 {
 	sums := [2]float64{}
-	for i := range a.marks {
+	for i := range a.elements {
 		d, f := a.distances(i)
 		sums[0] += d
 		sums[1] += f
@@ -157,24 +157,22 @@ func exactDivergence[T Number](a *Array[T]) float64 {
 
 // validArray checks the invariants of Array.
 func validArray[T Number](a *Array[T]) error {
-	sums, isListed := [2]float64{}, map[int]bool{}
-	for _, i := range a.list {
-		if isListed[i] {
-			return fmt.Errorf("element %d is listed twice", i)
-		}
-		isListed[i] = true
+	sums := [2]float64{}
+	if got := a.aloft.appendTo(nil); !slices.Equal(got, a.flying) {
+		return fmt.Errorf("aloft are %v, want %v", got, a.flying)
 	}
-	for i := range a.marks {
-		if a.marks[i].has(listed) != isListed[i] || a.marks[i].has(flying) != slices.Contains(a.flying, i) {
-			return fmt.Errorf("element %d: flags %b, listed %v", i, a.marks[i], isListed[i])
+	for i := range a.elements {
+		isListed := a.listed.has(i)
+		if a.options.Norm != errorbound.Max && a.elements[i].value != 0 && !isListed && !a.used.has(i) {
+			return fmt.Errorf("element %d is %v and not in use", i, a.elements[i].value)
 		}
 		d, f := a.distances(i)
 		sums[0] += d
 		sums[1] += f
-		if a.options.Norm != errorbound.Max && (max(d, f) > 0 || !a.elements[i].here()) && !isListed[i] {
+		if a.options.Norm != errorbound.Max && (max(d, f) > 0 || !a.elements[i].here()) && !isListed {
 			return fmt.Errorf("element %d has changed and is not listed", i)
 		}
-		if bound := map[bool]float64{true: a.peak, false: a.calm}[isListed[i]]; a.options.Norm == errorbound.Max && max(d, f) > bound {
+		if bound := map[bool]float64{true: a.peak, false: a.calm}[isListed]; a.options.Norm == errorbound.Max && max(d, f) > bound {
 			return fmt.Errorf("element %d: distance %v above %v", i, max(d, f), bound)
 		}
 	}
@@ -528,5 +526,28 @@ func BenchmarkArrayAddAt(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*k), "ns/element")
 			b.ReportMetric(float64(backups), "backups")
 		})
+	}
+}
+
+// What an Array was given before it was told theta counts as soon as it is told.
+func TestArrayChangedBeforeTheta(t *testing.T) {
+	for name, change := range map[string]func(a *Array[float64]){
+		"set":    func(a *Array[float64]) { a.Set(2, 3) },
+		"add at": func(a *Array[float64]) { a.AddAt([]uint32{2}, []float64{3}) },
+		"restored": func(a *Array[float64]) {
+			other := NewArray[float64](5, Options{})
+			other.Set(2, 3)
+			require.NoError(t, a.RestoreState(statetest.Reader(statetest.Backup(t, other, true))))
+			a.Set(2, 6)
+		},
+	} {
+		a := NewArray[float64](5, Options{Norm: errorbound.L2})
+		change(a)
+		a.SetTheta(10)
+		require.InDelta(t, 3, a.StateDivergence(), 1e-12, name)
+		a.Add(2, 1)
+		a.SetTheta(20)
+		require.InDelta(t, 4, a.StateDivergence(), 1e-12, name)
+		require.NoError(t, validArray(a))
 	}
 }

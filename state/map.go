@@ -58,7 +58,7 @@ const (
 	stored                          // in the durable backup
 	flightPresent                   // in the state that the backup in flight saved
 	flying                          // in the backup in flight, as a value or as a deletion
-	listed                          // in Map.list or Array.list
+	listed                          // in Map.list
 )
 
 func (f flags) has(g flags) bool { return f&g != 0 }

@@ -4,6 +4,12 @@ package stream
 type Task interface {
 	// Process hands items [from, to) of s to the operator.
 	Process(port int, s Slab, from, to int) error
+	// Steps says whether ProcessUntil can stop early: the operator takes one input and tells its divergence.
+	Steps() bool
+	// ProcessUntil is Process until there are no more items, the operator's divergence is no longer from 0 to most, or it is a
+	// Pacer that is not Ready. It looks after each item, or after as many as would at alpha each, if that is not 0, be the first
+	// to lead beyond most. It returns how many items it has handed over, at least one.
+	ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error)
 	// CloseWindow is called when the punctuation w has arrived on every input.
 	CloseWindow(w Window) error
 	// Flush sends what the emitter has buffered.
@@ -22,6 +28,8 @@ type operatorTask[In, Out any] struct {
 	op          Operator[In, Out]
 	many        BatchOperator[In, Out] // op, if it can
 	closer      WindowCloser[Out]      // op, if it can
+	divergence  StateDivergence        // op, if it can
+	pacer       Pacer                  // op, if it can
 	out         *Emitter[Out]
 	emitOnClose bool
 }
@@ -30,6 +38,8 @@ func newOperatorTask[In, Out any](op Operator[In, Out], out *Emitter[Out], emitO
 	t := &operatorTask[In, Out]{op: op, out: out, emitOnClose: emitOnClose}
 	t.many, _ = op.(BatchOperator[In, Out])
 	t.closer, _ = op.(WindowCloser[Out])
+	t.divergence, _ = op.(StateDivergence)
+	t.pacer, _ = op.(Pacer)
 	return t
 }
 
@@ -44,6 +54,30 @@ func (t *operatorTask[In, Out]) Process(_ int, s Slab, from, to int) error {
 		}
 	}
 	return nil
+}
+
+func (t *operatorTask[In, Out]) Steps() bool { return t.divergence != nil }
+
+func (t *operatorTask[In, Out]) ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error) {
+	for at := from; ; {
+		d := t.divergence.StateDivergence()
+		if at > from && !(d >= 0 && d <= most && (t.pacer == nil || t.pacer.Ready())) {
+			return at - from, nil
+		}
+		n := 1
+		if room := most - d; alpha > 0 && room > 0 {
+			n = to - at
+			if fit := room / alpha; fit < float64(n-1) {
+				n = int(fit) + 1
+			}
+		}
+		if err := t.Process(port, s, at, at+n); err != nil {
+			return at + n - from, err
+		}
+		if at += n; at == to {
+			return at - from, nil
+		}
+	}
 }
 
 func (t *operatorTask[In, Out]) CloseWindow(w Window) error {
@@ -85,6 +119,12 @@ func (t *joinTask[A, B, Out]) Process(port int, s Slab, from, to int) error {
 	return each(s.(*batch[B]).items[from:to], t.op.ProcessRight, t.out)
 }
 
+func (t *joinTask[A, B, Out]) Steps() bool { return false }
+
+func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
+	return to - from, t.Process(port, s, from, to)
+}
+
 func each[T, Out any](items []T, process func(T, *Emitter[Out]) error, out *Emitter[Out]) error {
 	for i := range items {
 		if err := process(items[i], out); err != nil {
@@ -108,6 +148,12 @@ type sinkTask[T any] struct{ sink Sink[T] }
 
 func (t *sinkTask[T]) Process(_ int, s Slab, from, to int) error {
 	return t.sink.Write(s.(*batch[T]).items[from:to])
+}
+
+func (t *sinkTask[T]) Steps() bool { return false }
+
+func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
+	return to - from, t.Process(port, s, from, to)
 }
 
 func (t *sinkTask[T]) CloseWindow(w Window) error {

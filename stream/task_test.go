@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,6 +94,81 @@ func TestBatchOperatorTakesRuns(t *testing.T) {
 	require.ErrorIs(t, task.Process(0, s, 0, 5), errOdd)
 	task.Flush()
 	require.Equal(t, []uint64{2, 3, 5}, r.items[channel{0, 0}])
+}
+
+// meter diverges by what its items say, and is ready until an item of 100 came.
+type meter struct {
+	reading float64
+	waits   bool
+}
+
+func (m *meter) Process(x uint64, out *Emitter[uint64]) error {
+	if x == 1 {
+		return errOdd
+	}
+	m.reading += float64(x)
+	m.waits = x == 100
+	out.Emit(x)
+	return nil
+}
+
+func (m *meter) StateDivergence() float64 { return m.reading }
+func (m *meter) BackupState(*StateWriter) error {
+	return nil
+}
+func (m *meter) RestoreState(*StateReader) error { return nil }
+func (m *meter) Ready() bool                     { return !m.waits }
+
+// meters is a meter that takes batches.
+type meters struct{ meter }
+
+func (m *meters) ProcessBatch(in []uint64, out *Emitter[uint64]) error {
+	for _, x := range in {
+		if err := m.Process(x, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Items are handed over one by one until the divergence is above a limit, or is none, or the operator waits for feedback.
+func TestProcessUntil(t *testing.T) {
+	one, _ := taskOf(t, build(t, withOperator(func() *meter { return &meter{} }), "op"), unlimited)
+	many, _ := taskOf(t, build(t, withOperator(func() *meters { return &meters{} }), "op"), unlimited)
+	for _, task := range []Task{one, many} {
+		reading := map[Task]*float64{}
+		switch op := task.Operator().(type) {
+		case *meter:
+			reading[task] = &op.reading
+		case *meters:
+			reading[task] = &op.reading
+		}
+		s := slabOf[uint64](4, 4, 4, 4, 100, 4, 1, 4)
+		alpha := 0.0
+		until := func(from, to int, start, most float64) int {
+			*reading[task] = start
+			n, err := task.ProcessUntil(0, s, from, to, most, alpha)
+			require.NoError(t, err)
+			return n
+		}
+		require.True(t, task.Steps())
+		require.Equal(t, 4, until(0, 4, 0, 1000), "all that were asked for")
+		require.Equal(t, 3, until(0, 4, 0, 8), "up to the limit, and one more")
+		require.Equal(t, 1, until(1, 4, 50, 8), "at least one")
+		require.Equal(t, 1, until(0, 4, math.NaN(), 1000))
+		require.Equal(t, 1, until(0, 4, -7, 1000), "a distance cannot be negative")
+		require.Equal(t, 2, until(3, 6, 0, 1000), "it waits")
+		require.Equal(t, 1, until(5, 6, 0, 1000))
+		n, err := task.ProcessUntil(0, s, 5, 8, 1000, 0)
+		require.ErrorIs(t, err, errOdd)
+		require.Equal(t, 2, n)
+		for i, want := range []int{3, 3, 3, 3, 4} { // runs as long as alpha allows, looks between them
+			alpha = []float64{100, 8, 4, 3, 1}[i] // 1 is too small, so more comes in than may
+			require.Equal(t, want, until(0, 4, 0, 8), "alpha %v", alpha)
+		}
+	}
+	plain, _ := taskOf(t, build(t, withOperator(func() halves { return halves{} }), "op"), unlimited)
+	require.False(t, plain.Steps())
 }
 
 // sides marks what comes from the right, and closes with the number of the window.

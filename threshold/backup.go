@@ -105,6 +105,24 @@ func (b *Backup) Run(d float64, limit int) int {
 	return b.run(d, limit)
 }
 
+// Until returns the reading up to which items may be processed one by one without asking Decide: as long as the reading is
+// no higher, nothing is due and another item is within theta. It is for where Run grants few, since alpha is what the worst
+// item adds and most add less. If d is beyond it, or with theta +Inf, ok is false and Run says what to do.
+func (b *Backup) Until(d float64) (most float64, ok bool) {
+	most = b.quiet
+	if most < 0 { // what is in flight or failed counts
+		most = b.theta - b.alpha - b.flight - b.carried
+		if !b.inFlight {
+			most = min(most, b.begin)
+		}
+	}
+	if b.theta > math.MaxFloat64 || !(d <= most) {
+		return 0, false
+	}
+	b.granted = true
+	return most, true
+}
+
 func (b *Backup) run(d float64, limit int) int {
 	room := b.theta - b.Divergence(d) // NaN if d is
 	n := 0

@@ -229,8 +229,11 @@ func TestBackupProperties(t *testing.T) {
 			theta: rapid.SampledFrom([]float64{0, 1, 4, 10, math.Inf(1)}).Draw(t, "theta"),
 			self:  rapid.Bool().Draw(t, "self"),
 		}
+		if l.alpha = rapid.SampledFrom([]float64{0, 1, 3, 50, -1, math.NaN()}).Draw(t, "alpha"); l.alpha != l.alpha {
+			l.alpha = 0 // as unknown as that
+		}
 		l.b = threshold.NewBackup(threshold.BackupConfig{
-			Theta: l.theta, Alpha: rapid.SampledFrom([]float64{0, 1, 3, 50, -1, math.NaN()}).Draw(t, "alpha"),
+			Theta: l.theta, Alpha: l.alpha,
 			SelfAccounting: l.self, Begin: rapid.SampledFrom([]float64{0, 0.1, 0.9, 1, 7}).Draw(t, "begin"),
 		})
 		for range rapid.IntRange(1, 40).Draw(t, "rounds") {
@@ -246,6 +249,7 @@ func TestBackupProperties(t *testing.T) {
 type backupLoop struct {
 	b       *threshold.Backup
 	theta   float64
+	alpha   float64
 	self    bool
 	path    float64 // since the last durable backup
 	since   float64 // since the last snapshot
@@ -305,7 +309,22 @@ func (l *backupLoop) round(t *rapid.T) {
 		}
 		return n > 0
 	})
-	for range n {
+	most, stepping := l.b.Until(l.reading())
+	if stepping && !(l.reading() <= most) {
+		t.Fatalf("Until lets items in up to %v at %v", most, l.reading())
+	}
+	if stepping = stepping && rapid.Bool().Draw(t, "stepping"); stepping {
+		n = 4
+	}
+	for i := range n {
+		if stepping && i > 0 {
+			if !(l.reading() <= most) {
+				break
+			}
+			if l.b.Decide(l.reading()) != threshold.Continue || l.path+max(l.alpha, 0) > l.theta {
+				t.Fatalf("Until lets an item in up to %v, although something is due or another is too much: %+v", most, l)
+			}
+		}
 		change := rapid.SampledFrom([]float64{0, 0.5, 1, 3, 20}).Draw(t, "change")
 		l.path += change
 		l.since += change

@@ -62,6 +62,9 @@ type operator struct {
 	claimed float64 // divergence when items last counted as processed; I1 is about this
 	share
 
+	stepping bool    // process looks at the divergence on the way, and stops when it is above most
+	most     float64 // set by granted
+
 	handled       uint64 // accounted items processed
 	total         uint64 // items processed
 	committedAt   uint64 // total at the last durable commit
@@ -195,7 +198,7 @@ func (o *operator) take(d delivery) error {
 		if err != nil {
 			return err
 		}
-		if err := o.task.Process(o.w.cfg.Node.Inputs[d.Channel.Edge].Port, d.Slab, i, i+n); err != nil {
+		if n, err = o.process(d, i, n); err != nil {
 			return fmt.Errorf("%s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 		}
 		i += n
@@ -216,6 +219,32 @@ func (o *operator) take(d delivery) error {
 	}
 	d.Release()
 	return o.answer()
+}
+
+// process hands over n items, or those of them that the divergence allows, and returns how many.
+func (o *operator) process(d delivery, from, n int) (int, error) {
+	port := o.w.cfg.Node.Inputs[d.Channel.Edge].Port
+	if o.stepping {
+		return o.task.ProcessUntil(port, d.Slab, from, from+n, o.most, o.measure.Alpha)
+	}
+	return n, o.task.Process(port, d.Slab, from, from+n)
+}
+
+// shortRun is the length of a run below which it pays to read the divergence within longer ones.
+const shortRun = 32
+
+// granted returns how many of n items may be processed, by the divergence. If that is few it lets process look at the divergence
+// on the way instead, since alpha is what the worst one adds.
+func (o *operator) granted(n int) int {
+	o.stepping = false
+	d := o.state.now()
+	run := o.policy.Run(d, n)
+	if run < min(n, shortRun) && o.task.Steps() {
+		if o.most, o.stepping = o.policy.Until(d); o.stepping {
+			return n
+		}
+	}
+	return run
 }
 
 // moved takes note of n processed items, the last of them just before position next of its channel.
@@ -286,7 +315,7 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 		}
 		run := int(limit)
 		if run > 0 && o.policy != nil {
-			run = o.policy.Run(o.state.now(), run)
+			run = o.granted(run)
 		}
 		if run > 0 {
 			return o.cutAtFault(run), nil

@@ -12,7 +12,7 @@
 // features only: of rate/sqrt(t) for the t-th example ([SGD]) or with a rate for each weight that falls as its gradients
 // add up ([AdaGrad]). After every [Options.Every] examples it sends the sums of its steps to [Global], whose model is the
 // sum over all learners, and is sent back what the others have made of the weights meanwhile. [Consistency] says how far
-// the learners may be apart.
+// the learners may be apart. A single learner sends at the ends of windows only, when the model is emitted.
 //
 // What the learners send are sums since the beginning and not differences, and what they are sent back is all that they
 // have not confirmed. So a message that comes twice does no harm, one that is lost or replaced by a later one is made good

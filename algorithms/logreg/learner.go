@@ -12,8 +12,9 @@ import (
 )
 
 // Learner learns from the examples of one partition and sends what it has learned to Global: an Update after every
-// Options.Every examples and a last one, with all its weights, at the end of the stream. What the others have learned it
-// gets back through Feedback. It predicts each example before it learns from it.
+// Options.Every examples, if there are other learners, and at the end of each window, and a last one, with all its weights, at
+// the end of the stream. What the others have learned it gets back through Feedback. It predicts each example before it
+// learns from it.
 //
 // A weight is the sum of the learner's own steps and of what Global says that the others have made of it. Its own steps
 // are its state; the others' part is lost in a failure, and comes back with the first Model after it.
@@ -113,7 +114,7 @@ func (l *Learner) learn(e *Example, out *stream.Emitter[Update]) error {
 	l.quality.Add(p, e.Positive)
 	l.steps++
 	l.descend(e, p)
-	if l.since++; l.since == l.options.Every {
+	if l.since++; l.since == l.options.Every && l.others != nil { // who is alone has nobody to tell before the window ends
 		l.send(out.Emit, false)
 		out.Flush() // the others wait for it, and it may be long until there are enough for a slab
 	}

@@ -81,6 +81,31 @@ func TestBulkSynchronous(t *testing.T) {
 	}
 }
 
+// TestOneLearnerHasNobodyToTell: without others its updates would only be replaced by later ones, so it sends none but at the
+// ends of windows, when the model is emitted.
+func TestOneLearnerHasNobodyToTell(t *testing.T) {
+	examples := synthetic(2, 4, 60)
+	for _, n := range []int{1, 2} {
+		c := newCluster(t, Options{Bits: 4, Every: 3, Learners: n, Consistency: BulkSynchronous})
+		c.learn(0, examples[:20]...)
+		require.Equal(t, n > 1, c.model().peers[0].clock > 0)
+		if n > 1 {
+			continue
+		}
+		for number := range uint64(2) {
+			require.NoError(t, c.learners[0].CloseWindow(stream.Window{Number: number + 1}))
+			c.learners[0].Flush()
+			for i := range c.learner(0).width {
+				require.Equal(t, c.learner(0).own.At(i), c.model().Weight(uint32(i)))
+			}
+			c.deliver()
+			require.True(t, c.learner(0).Ready())
+			c.learn(0, examples[20*(number+1):20*(number+2)]...)
+			require.NotEqual(t, c.learner(0).own.At(16), c.model().Weight(16))
+		}
+	}
+}
+
 // TestMessagesMayBeLost: whatever updates are lost, and whatever models are replaced by later ones, a later message
 // makes it good, and the final model is the sum of what the learners have.
 func TestMessagesMayBeLost(t *testing.T) {

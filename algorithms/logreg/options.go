@@ -50,7 +50,8 @@ type Options struct {
 	// only that part of the examples and their steps are added.
 	Rate float64
 
-	// Every is how many examples a learner takes before it sends an update; 0 is DefaultEvery.
+	// Every is how many examples a learner takes before it sends an update; 0 is DefaultEvery. A single learner has no
+	// others to tell and sends at the ends of windows only.
 	Every int
 
 	// Consistency is how far the learners may be apart, Staleness by how many updates under StaleSynchronous.
