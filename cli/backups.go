@@ -73,7 +73,7 @@ func (b *backups) settle(j *cluster.Job) error {
 				continue
 			}
 			k := backup.PartitionKey{Job: j.Spec.Name, Incarnation: j.ID, Operator: o.Name, Partition: part}
-			if err := b.copies.Fence(k.Owner(), math.MaxUint64); err != nil && !errors.Is(err, backup.ErrFenced) {
+			if err := b.copies.Fence(k.ResultsOwner(), math.MaxUint64); err != nil && !errors.Is(err, backup.ErrFenced) {
 				return err
 			}
 		}

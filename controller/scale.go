@@ -190,7 +190,7 @@ func (r *run) nextLayout(ctx context.Context) error {
 	for _, n := range r.nodes {
 		r.former[n] = n.Partitions()
 		for part := range n.Partitions() {
-			if err := backup.Freeze(r.o.Store, r.key(n, part)); err != nil {
+			if err := backup.Freeze(r.o.Store, r.key(n, part), backup.Frozen); err != nil {
 				return fmt.Errorf("scale %q: %w", sc.Operator, err)
 			}
 		}
@@ -291,7 +291,7 @@ func (r *run) settle() error {
 		for part := range partitions {
 			key := r.key(n, part)
 			key.Layout--
-			if err := backup.Drop(r.o.Store, key); err != nil {
+			if err := backup.Drop(r.o.Store, key, backup.Frozen); err != nil {
 				return fmt.Errorf("scale %q: %w", sc.Operator, err)
 			}
 		}
