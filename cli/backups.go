@@ -45,6 +45,14 @@ func (m *members) openBackups(ctx context.Context, j *cluster.Job) (*backups, er
 	return b, nil
 }
 
+// Suspicions returns the servers that fail.
+func (b *backups) Suspicions() []copies.Suspicion {
+	if b.copies == nil {
+		return nil
+	}
+	return b.copies.Suspicions()
+}
+
 // Close closes what was opened.
 func (b *backups) Close() error {
 	b.stop()
