@@ -59,6 +59,15 @@ func (b *backups) Close() error {
 	return b.Store.Close()
 }
 
+// Abandon closes what was opened without waiting for servers that do not answer.
+func (b *backups) Abandon() error {
+	b.stop()
+	if s, ok := b.Store.(interface{ Abandon() error }); ok {
+		return s.Abandon()
+	}
+	return b.Store.Close()
+}
+
 // forgo goes on without the servers that do not answer. Others have to be told nothing of it: it is for reading, and deleting.
 func (b *backups) forgo() error {
 	for _, name := range b.away {

@@ -64,7 +64,7 @@ func (c *controller) divide(ctx context.Context, task machine.LayoutTask, epoch 
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = store.Close() }) // what waits for a server waits no more
+	stop := context.AfterFunc(ctx, func() { abandon(store) })
 	err = ofPartitions(store, task, epoch)
 	if s, ok := store.(interface{ Suspicions() []copies.Suspicion }); ok && err != nil {
 		for _, x := range s.Suspicions() {
@@ -75,6 +75,15 @@ func (c *controller) divide(ctx context.Context, task machine.LayoutTask, epoch 
 		err = errors.Join(err, store.Close())
 	}
 	return suspects, err
+}
+
+// abandon closes a store so that what waits for its server waits no more, if it can.
+func abandon(store backup.Store) {
+	if s, ok := store.(interface{ Abandon() error }); ok {
+		_ = s.Abandon()
+		return
+	}
+	_ = store.Close()
 }
 
 // ofPartitions freezes those of the job's layout, or drops those of the one before.
