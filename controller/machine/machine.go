@@ -39,8 +39,9 @@ type Config struct {
 	// Calm is how long a job must have run without any change, and a node been up, before a worker is moved there to spread the
 	// load [10 s]. So it is also the time between two such moves of a job.
 	Calm time.Duration
-	// Rest is how long a job may take to come to rest, so that the number of workers of an operator can change, and
-	// before that until all its workers run [30 s]. Then it goes on as it is. It stands still for so long at most.
+	// Rest is for how long nothing may move while a job comes to rest, so that the number of workers of an operator can
+	// change, and before that how long it may take until all its workers run [30 s]. Then the job goes on as it is; so it does
+	// after ten times that, whatever moves: its sources are held for so long at most.
 	Rest time.Duration
 	// Unscalable says why the number of workers of no operator can change; empty if that can be.
 	Unscalable string

@@ -24,8 +24,13 @@ type scaleWish struct {
 type waiting struct {
 	id    string
 	holds bool // the job is held
-	since time.Time
+	began time.Time
+	since time.Time // when something moved last: what is in flight has to be processed, which may take a while
+	items uint64    // processed by then
 }
+
+// mostRest is how many times Config.Rest a job may take that moves.
+const mostRest = 10
 
 func (m *Machine) scaleRecord(id string, r cluster.Record) error {
 	if delete(m.scale, id); r.Value == nil {
@@ -126,11 +131,27 @@ func (d *decision) rescale() {
 
 // late says whether the change has waited too long.
 func (d *decision) late(s *cluster.Scaling) bool {
-	if w := (waiting{id: s.ID, holds: s.Phase.Holds()}); d.j.waiting.id != w.id || d.j.waiting.holds != w.holds {
-		w.since = d.now
-		d.j.waiting = w
+	w := &d.j.waiting
+	if w.id != s.ID || w.holds != s.Phase.Holds() {
+		*w = waiting{id: s.ID, holds: s.Phase.Holds(), began: d.now, since: d.now}
 	}
-	return d.now.Sub(d.j.waiting.since) >= d.m.c.Rest
+	if items := d.processed(); w.holds && items > w.items {
+		w.since, w.items = d.now, items
+	}
+	return d.now.Sub(w.since) >= d.m.c.Rest || d.now.Sub(w.began) >= mostRest*d.m.c.Rest
+}
+
+// processed is how much the workers of the job have processed, as far as is known.
+func (d *decision) processed() (n uint64) {
+	for i := range d.job().Workers {
+		w := &d.job().Workers[i]
+		if n += w.Past.Items; w.Node != "" {
+			if _, st := d.known(w); st != nil {
+				n += st.Counters.Items
+			}
+		}
+	}
+	return n
 }
 
 // answers says whether all workers work, have heard of the record's round, and are as far as ok wants; and why one never will be.
@@ -193,7 +214,7 @@ func (d *decision) nextRound() {
 // comeToRest takes the next step of a round.
 func (d *decision) comeToRest(s *cluster.Scaling) {
 	if d.late(s) {
-		d.refuse(fmt.Sprintf("the job had not come to rest after %v", d.m.c.Rest))
+		d.refuse(fmt.Sprintf("the job had not come to rest after %v", d.now.Sub(d.j.waiting.began).Round(time.Second)))
 		return
 	}
 	if d.unsteady() { // that comes first

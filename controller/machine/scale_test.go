@@ -178,6 +178,23 @@ func TestScaleComesNotToRest(t *testing.T) {
 	}
 }
 
+// As long as what is in flight is being processed a job is waited for, but not for ever.
+func TestScaleTakesLongToRest(t *testing.T) {
+	b := newBench(t)
+	n := b.node("a", 9)
+	b.inner("j")
+	n.rest = func(_ *cluster.Worker, r *cluster.Rest) { r.Paused = 0 }
+	b.wish("j", "w1", 3)
+	b.untilPhase("j", cluster.ScalePause)
+	began := b.now
+	for items := uint64(100); b.phase("j") == cluster.ScalePause; items++ {
+		n.says["count/1"] = cluster.Status{Phase: cluster.Working, Counters: cluster.Counters{Items: items}}
+		b.pass(10 * time.Second)
+	}
+	require.Equal(t, cluster.ScaleRefused, b.phase("j"))
+	require.InDelta(t, 300, b.now.Sub(began).Seconds(), 11)
+}
+
 // The sink says only in the end that it cannot: then the job goes on too.
 func TestScaleCannotWhilePausing(t *testing.T) {
 	b := newBench(t)

@@ -164,6 +164,13 @@ func (s *system) submit() []job {
 		{id: "words", args: []string{"wordcount", "--input", book(s.t), "--theta", "2000"}, from: 100, most: 5_000},
 		{id: "exact", args: []string{"heavy-hitter", "--items", "8000", "--guarantee", "error-free"}, exact: true, from: 10, most: 150},
 	}
+	s.submitAll(jobs)
+	return jobs
+}
+
+// submitAll submits jobs and waits until all of them are in the midst of their work.
+func (s *system) submitAll(jobs []job) {
+	s.t.Helper()
 	for _, j := range jobs {
 		s.command(append(append([]string{"job", "submit"}, j.args...), "--id", j.id)...)
 	}
@@ -175,7 +182,6 @@ func (s *system) submit() []job {
 		state := get(s.seen, func() cluster.State { return s.seen.jobs[j.id].State })
 		require.Equal(s.t, cluster.Running, state, "job %s, when the fault is about to happen", j.id)
 	}
-	return jobs
 }
 
 var text struct {
