@@ -87,7 +87,6 @@ func (p *plan) drawOperators(rnd *rand.Rand) {
 		add(cluster.Operator{Name: "set", Compute: 1 + rnd.IntN(2)})
 	}
 	add(cluster.Operator{Name: "out", Compute: 1, Sink: true})
-	p.keyed = rnd.IntN(2) == 0
 	p.final = sets && p.window == 0 && rnd.IntN(2) == 0
 }
 

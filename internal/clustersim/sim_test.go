@@ -78,6 +78,7 @@ const (
 type run struct {
 	t           *testing.T
 	rnd         *rand.Rand
+	draw        *rand.Rand // for all that is about numbers of workers: what else happens does not depend on it
 	say         bool
 	began       time.Time
 	net         *clustertest.Net
@@ -108,10 +109,10 @@ type due struct {
 
 func simulate(t *testing.T, seed uint64, sum *tally, say bool) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}, wanted: map[string][]byte{}}
+		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), draw: rand.New(rand.NewPCG(seed, 12)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}, wanted: map[string][]byte{}}
 		r.net = clustertest.New(t, seed, drawFaults(r.rnd))
 		lasts := 10*time.Second + r.upTo(20*time.Second)
-		r.scaling, r.rest = pick(r.rnd, 0, time.Second, 4*time.Second), pick(r.rnd, 2*time.Second, 5*time.Second, 10*time.Second)
+		r.scaling, r.rest = pick(r.draw, 0, 0, time.Second, 4*time.Second), pick(r.draw, 2*time.Second, 5*time.Second, 10*time.Second)
 		r.setUp(lasts)
 		r.disturb(lasts)
 		r.heal()
@@ -165,6 +166,7 @@ func (r *run) setUp(lasts time.Duration) {
 	slots := 0
 	for i := range 1 + r.rnd.IntN(2) {
 		p := drawPlan(r.rnd, fmt.Sprint("job", i), lasts)
+		p.keyed = r.draw.IntN(2) == 0
 		r.plans = append(r.plans, p)
 		l := newLedger(p)
 		nodes, err := p.topology(l, r.began, nil).Build()
@@ -260,9 +262,9 @@ func (r *run) submit(p *plan) {
 
 // wish asks for another number of workers of an operator, again and again.
 func (r *run) wish() {
-	r.scale(pick(r.rnd, r.plans...))
+	r.scale(pick(r.draw, r.plans...))
 	if !r.healed {
-		r.after(r.upTo(2*r.scaling), r.wish)
+		r.after(time.Duration(r.draw.Int64N(int64(2*r.scaling))), r.wish)
 	}
 }
 
@@ -274,15 +276,15 @@ func (r *run) scale(p *plan) {
 	}
 	var able []cluster.Operator
 	for _, o := range operators {
-		if !o.Source && (!o.Sink || r.rnd.IntN(8) == 0) { // a sink is refused
+		if !o.Source && (!o.Sink || r.draw.IntN(8) == 0) { // a sink is refused
 			able = append(able, o)
 		}
 	}
 	if len(able) == 0 {
 		return
 	}
-	o := pick(r.rnd, able...)
-	w := &cluster.ScaleWish{ID: fmt.Sprint("w", r.wishes), Operator: o.Name, Workers: 1 + (o.Workers+r.rnd.IntN(2))%3}
+	o := pick(r.draw, able...)
+	w := &cluster.ScaleWish{ID: fmt.Sprint("w", r.wishes), Operator: o.Name, Workers: 1 + (o.Workers+r.draw.IntN(2))%3}
 	r.wishes++
 	r.wanted[cluster.ScaleKey(p.id)] = w.Encode()
 }
@@ -337,8 +339,10 @@ func (r *run) disturb(lasts time.Duration) {
 	apart := time.Second + r.upTo(3*time.Second)
 	next := time.Now().Add(r.upTo(apart))
 	if r.scaling > 0 {
-		apart *= 2 // no worker is replaced while a job comes to rest
-		r.after(r.upTo(r.scaling), r.wish)
+		if r.draw.IntN(2) == 0 {
+			apart *= 2 // no worker may be replaced while a job comes to rest
+		}
+		r.after(time.Duration(r.draw.Int64N(int64(r.scaling))), r.wish)
 	}
 	for time.Now().Before(end) && !r.failed() {
 		if !time.Now().Before(next) {
@@ -361,8 +365,8 @@ func (r *run) heal() {
 		r.later = r.later[1:]
 		next.do()
 	}
-	for range pick(r.rnd, 0, 1, 4) { // one that was given up must have left nobody behind
-		r.after(r.upTo(8*time.Second), func() { r.scale(pick(r.rnd, r.plans...)) })
+	for range pick(r.draw, 0, 1, 4) { // one that was given up must have left nobody behind
+		r.after(time.Duration(r.draw.Int64N(int64(8*time.Second))), func() { r.scale(pick(r.draw, r.plans...)) })
 	}
 }
 
