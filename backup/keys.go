@@ -70,6 +70,12 @@ func (k PartitionKey) Owner() string {
 	return owner + strconv.Itoa(k.Partition)
 }
 
+// ResultsOwner is the owner under which the results of a partition of a sink are fenced: the same in all layouts, since
+// each goes on with the results of the one before.
+func (k PartitionKey) ResultsOwner() string {
+	return k.Job + "/" + k.Incarnation + "/" + k.Operator + "/r/" + strconv.Itoa(k.Partition)
+}
+
 func (k PartitionKey) check() error {
 	if err := checkName("job", k.Job); err != nil {
 		return err
@@ -110,17 +116,32 @@ func (r KeyRange) Has(key []byte) bool {
 // fenced for good (DropJob). They are what whoever keeps several copies has to compare. A new kind of key needs a line here.
 func OwnedKeys(owner string) []KeyRange {
 	ranges := []KeyRange{{Prefix: workerPrefix(owner)}, {Prefix: grantsKey(owner), Alone: true}}
-	if parts := strings.Split(owner, "/"); len(parts) == 4 {
-		n, err := strconv.Atoi(parts[3])
-		k := PartitionKey{Job: parts[0], Incarnation: parts[1], Operator: parts[2], Partition: n}
-		if err == nil && k.check() == nil && k.Owner() == owner {
-			ranges = append(ranges, KeyRange{Prefix: k.prefix()},
-				KeyRange{Prefix: resultsPrefix(k.Job, k.Incarnation, k.Operator, uint32(k.Partition))})
-		}
-	} else if len(parts) == 1 {
+	switch k, ok := partitionOf(owner); {
+	case ok && k.Owner() == owner:
+		ranges = append(ranges, KeyRange{Prefix: k.prefix()})
+	case ok && k.ResultsOwner() == owner:
+		ranges = append(ranges, KeyRange{Prefix: resultsPrefix(k.Job, k.Incarnation, k.Operator, uint32(k.Partition))})
+	case !strings.Contains(owner, "/"):
 		ranges = append(ranges, KeyRange{Prefix: counterKey(owner), Alone: true}, KeyRange{Prefix: liveKey(owner, "")})
 	}
 	return ranges
+}
+
+// partitionOf returns the partition whose name makes up an owner's.
+func partitionOf(owner string) (PartitionKey, bool) {
+	parts := strings.Split(owner, "/")
+	if len(parts) != 4 && len(parts) != 5 {
+		return PartitionKey{}, false
+	}
+	k := PartitionKey{Job: parts[0], Incarnation: parts[1], Operator: parts[2]}
+	var err error
+	if layout, ok := strings.CutPrefix(parts[3], "l"); ok && len(parts) == 5 {
+		if k.Layout, err = strconv.ParseUint(layout, 10, 64); err != nil {
+			return k, false
+		}
+	}
+	k.Partition, err = strconv.Atoi(parts[len(parts)-1])
+	return k, err == nil && k.check() == nil
 }
 
 // appendKey appends prefix, kind and numbers to dst.

@@ -45,6 +45,7 @@ func TestOwnersWriteNothingButWhatTheyOwn(t *testing.T) {
 	require.NoError(t, SaveGrants(s, "job/run/count", []byte("grants")))
 	key := PartitionKey{Job: "job", Incarnation: "run", Operator: "count", Partition: 7}
 	for epoch := range uint64(3) {
+		key.Layout = epoch
 		p := OpenPartition(s, key, epoch)
 		_, err := p.Load()
 		require.NoError(t, err)
@@ -67,6 +68,7 @@ func TestOwnersWriteNothingButWhatTheyOwn(t *testing.T) {
 func TestOwnedKeysOfDifferentOwnersAreApart(t *testing.T) {
 	owners := []string{
 		"a", "aa", "a/b", "a/b/c", "a/b/c/1", "a/b/c/10", "a/b/c/01", "a/b/c/x", "a/b/c/d/1",
+		"a/b/c/r/1", "a/b/c/r/10", "a/b/c/l2/1", "a/b/c/l2/10", "a/b/c/l20/1", "a/b/c/l1/1", "a/b/c/l02/1", "a/b/c/l/1", "a/b/r/1", "a/b/l2/1",
 		PartitionKey{Job: "a", Incarnation: "b", Operator: "c", Partition: math.MaxInt32}.Owner(),
 	}
 	for _, x := range owners {

@@ -3,18 +3,25 @@ package backup
 import (
 	"fmt"
 	"io"
-	"math"
 )
 
 // This file holds what it takes to divide the state of a job among other partitions: those of the old layout are closed for good
 // and read, those of the new one begin with nothing, and once they have saved what they took over the old ones are
 // dropped.
 
-// Freeze lets nobody write the partition any more, whatever epoch it has, durably, before it returns. Doing it again is fine.
-func Freeze(s Store, key PartitionKey) error {
+// Frozen is the first of the epochs that are not those of workers: who freezes a partition has one that is his alone, from here
+// on. Of two that freeze the same the one with the lower epoch can do nothing more.
+const Frozen = uint64(1) << 62
+
+// Freeze lets no worker write the partition any more, durably, before it returns. Doing it again is fine, in the same or a
+// higher epoch.
+func Freeze(s Store, key PartitionKey, epoch uint64) error {
 	err := key.check()
+	if err == nil && epoch < Frozen {
+		err = fmt.Errorf("epoch %d is one of workers", epoch)
+	}
 	if err == nil {
-		err = s.Fence(key.Owner(), math.MaxUint64)
+		err = s.Fence(key.Owner(), epoch)
 	}
 	if err != nil {
 		return fmt.Errorf("freeze %s: %w", key.Owner(), err)
@@ -44,8 +51,8 @@ func Read(s Store, key PartitionKey) (*Restored, error) {
 
 // Drop deletes the state, the item log and the mark of a partition, which is frozen first. What is left is a record
 // of about 100 bytes that keeps it so.
-func Drop(s Store, key PartitionKey) error {
-	if err := Freeze(s, key); err != nil {
+func Drop(s Store, key PartitionKey, epoch uint64) error {
+	if err := Freeze(s, key, epoch); err != nil {
 		return err
 	}
 	owner := key.Owner()
@@ -55,7 +62,8 @@ func Drop(s Store, key PartitionKey) error {
 			return fmt.Errorf("drop %s: %w", owner, err)
 		}
 	}
-	if err := deleteKeys(s, owner, math.MaxUint64, key.prefix(), nil); err != nil {
+	// Not as the owner: what writes as one that is fenced must be alone in its epoch, and this may be repeated by anybody.
+	if err := deleteKeys(s, key.Job, 0, key.prefix(), nil); err != nil {
 		return fmt.Errorf("drop %s: %w", owner, err)
 	}
 	return nil

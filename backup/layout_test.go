@@ -41,8 +41,8 @@ func TestLayouts(t *testing.T) {
 		require.False(t, r.Found, "a partition of another layout")
 		require.NoError(t, commitWait(q, &Commit{Whole: true, Elements: []byte("new")}))
 
-		require.NoError(t, Freeze(s, old))
-		require.NoError(t, Freeze(s, old))
+		require.NoError(t, Freeze(s, old, Frozen))
+		require.NoError(t, Freeze(s, old, Frozen))
 		require.ErrorIs(t, commitWait(p, &Commit{Elements: []byte("late")}), ErrFenced)
 		for range 2 {
 			r, err = Read(s, old)
@@ -52,8 +52,8 @@ func TestLayouts(t *testing.T) {
 			require.Equal(t, "old", stateOf(t, r))
 		}
 
-		require.NoError(t, Drop(s, old))
-		require.NoError(t, Drop(s, old))
+		require.NoError(t, Drop(s, old, Frozen))
+		require.NoError(t, Drop(s, old, Frozen))
 		r, err = Read(s, old)
 		require.NoError(t, err)
 		require.False(t, r.Found)
@@ -68,6 +68,6 @@ func TestLayouts(t *testing.T) {
 		require.ErrorIs(t, commitWait(q, &Commit{Elements: []byte("late")}), ErrFenced)
 		_, err = Read(s, PartitionKey{Job: "j", Incarnation: inc, Operator: "count.2"})
 		require.ErrorIs(t, err, ErrName)
-		require.ErrorIs(t, Freeze(s, PartitionKey{Job: "j"}), ErrName)
+		require.ErrorIs(t, Freeze(s, PartitionKey{Job: "j"}, Frozen), ErrName)
 	})
 }

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +14,8 @@ import (
 const maxResult = 256 << 10
 
 // Results keeps in a store what the sinks of one run of a job have found, in chunks; it is a connector.Vault. A partition
-// of a sink is fenced as its state is, under the same owner. Results outlive [DropJob]; [DropResults] deletes them.
+// of a sink is fenced as its state is, with the same epochs, under an owner of its own: PartitionKey.ResultsOwner. Results
+// outlive [DropJob]; [DropResults] deletes them.
 // All methods may be called concurrently.
 type Results struct {
 	store            Store
@@ -42,9 +44,9 @@ func (r *Results) do(what string, p stream.Placement, f func(k PartitionKey, pre
 	return nil
 }
 
-// Open makes p.Epoch the oldest that may write results, or state, of the partition. Errors: ErrFenced, and those of Store.
+// Open makes p.Epoch the oldest that may write results of the partition. Errors: ErrFenced, and those of Store.
 func (r *Results) Open(p stream.Placement) error {
-	return r.do("open", p, func(k PartitionKey, _ []byte) error { return r.store.Fence(k.Owner(), p.Epoch) })
+	return r.do("open", p, func(k PartitionKey, _ []byte) error { return r.store.Fence(k.ResultsOwner(), p.Epoch) })
 }
 
 // Save makes chunk n of a partition durable before it returns. It replaces a chunk of that number. Errors: ErrFenced,
@@ -54,7 +56,7 @@ func (r *Results) Save(p stream.Placement, n uint64, chunk []byte) error {
 		if len(chunk) > maxResult || n >= maxNumber {
 			return fmt.Errorf("chunk %d of %d bytes: %w", n, len(chunk), ErrTooLarge)
 		}
-		return applyWait(r.store, &Batch{Owner: k.Owner(), Epoch: p.Epoch, Puts: []Entry{{
+		return applyWait(r.store, &Batch{Owner: k.ResultsOwner(), Epoch: p.Epoch, Puts: []Entry{{
 			Key: appendKey(nil, prefix, kindResult, n), Value: appendResult(nil, uint32(k.Partition), n, chunk),
 		}}})
 	})
@@ -67,7 +69,7 @@ func (r *Results) Drop(p stream.Placement, n uint64) error {
 		// The last ones first: there must be no gap before those that a crash leaves, or nobody would find them again.
 		for len(keys) > 0 && err == nil {
 			rest := max(len(keys)-deleteBatch, 0)
-			err = applyWait(r.store, &Batch{Owner: k.Owner(), Epoch: p.Epoch, Deletes: keys[rest:]})
+			err = applyWait(r.store, &Batch{Owner: k.ResultsOwner(), Epoch: p.Epoch, Deletes: keys[rest:]})
 			keys = keys[:rest]
 		}
 		return err
@@ -133,7 +135,7 @@ func (r *Results) read(sink string, take func(part int, chunk []byte) error) err
 func DropResults(s Store, job, incarnation string) error {
 	err := errors.Join(checkName("job", job), checkName("incarnation", incarnation))
 	if err == nil {
-		if err = fenceAll(s, resultsOf(job, incarnation), stateOwner); err == nil {
+		if err = fenceAll(s, resultsOf(job, incarnation), resultsOwner); err == nil {
 			err = deleteKeys(s, job, 0, resultsOf(job, incarnation), nil)
 		}
 	}
@@ -141,6 +143,18 @@ func DropResults(s Store, job, incarnation string) error {
 		return fmt.Errorf("drop results of incarnation %q of job %q: %w", incarnation, job, err)
 	}
 	return nil
+}
+
+// resultsOwner finds the owner in the key of a chunk.
+func resultsOwner(key []byte) (string, bool) {
+	parts := bytes.SplitN(key, []byte("/"), 5)
+	if len(parts) != 5 || len(parts[4]) < 4 {
+		return "", false
+	}
+	k := PartitionKey{
+		Job: string(parts[1]), Incarnation: string(parts[2]), Operator: string(parts[3]), Partition: int(binary.BigEndian.Uint32(parts[4])),
+	}
+	return k.ResultsOwner(), k.check() == nil
 }
 
 func resultsOf(job, incarnation string) []byte { return []byte("r/" + job + "/" + incarnation + "/") }

@@ -119,7 +119,7 @@ func TestBadgerKeepsWhatIsLeft(t *testing.T) {
 	_, err = p.Load()
 	require.NoError(t, err)
 	require.NoError(t, commitWait(p, whole("o", 1)))
-	require.NoError(t, Drop(s, other)) // another layout of the job goes on
+	require.NoError(t, Drop(s, other, Frozen)) // another layout of the job goes on
 	require.Len(t, s.dropped, 1)
 	s.tidy(time.Now().Add(tidyQuiet))
 	require.Len(t, recovered(t, s, key, 2), 1<<20+2)

@@ -45,9 +45,26 @@ func (m *members) openBackups(ctx context.Context, j *cluster.Job) (*backups, er
 	return b, nil
 }
 
+// Suspicions returns the servers that fail.
+func (b *backups) Suspicions() []copies.Suspicion {
+	if b.copies == nil {
+		return nil
+	}
+	return b.copies.Suspicions()
+}
+
 // Close closes what was opened.
 func (b *backups) Close() error {
 	b.stop()
+	return b.Store.Close()
+}
+
+// Abandon closes what was opened without waiting for servers that do not answer.
+func (b *backups) Abandon() error {
+	b.stop()
+	if s, ok := b.Store.(interface{ Abandon() error }); ok {
+		return s.Abandon()
+	}
 	return b.Store.Close()
 }
 
@@ -73,7 +90,7 @@ func (b *backups) settle(j *cluster.Job) error {
 				continue
 			}
 			k := backup.PartitionKey{Job: j.Spec.Name, Incarnation: j.ID, Operator: o.Name, Partition: part}
-			if err := b.copies.Fence(k.Owner(), math.MaxUint64); err != nil && !errors.Is(err, backup.ErrFenced) {
+			if err := b.copies.Fence(k.ResultsOwner(), math.MaxUint64); err != nil && !errors.Is(err, backup.ErrFenced) {
 				return err
 			}
 		}

@@ -54,6 +54,13 @@ func (p *process) controller(ctx context.Context, name string, replicas int) err
 	return leader.Run(ctx, leader.Options{
 		Name: name, Cluster: p.at.Cluster, Records: m.records, Messages: m.messages, Log: p.log,
 		Drop: func(ctx context.Context, j *cluster.Job) error { return m.dropBackups(ctx, j) },
+		OpenBackups: func(ctx context.Context, j *cluster.Job) (backup.Store, error) {
+			b, err := m.openBackups(ctx, j)
+			if err != nil {
+				return nil, err // and no nil store that is not nil
+			}
+			return b, nil
+		},
 	})
 }
 

@@ -24,7 +24,7 @@ func (s *shell) jobCommand() *cli.Command {
 		OnUsageError: usageError,
 		Action:       unknownCommand,
 		Subcommands: []*cli.Command{
-			s.submitCommand(), s.listCommand(), s.inspectCommand(), s.logsCommand(), s.cancelCommand(), s.resultCommand(), s.deleteCommand(),
+			s.submitCommand(), s.listCommand(), s.inspectCommand(), s.logsCommand(), s.scaleCommand(), s.cancelCommand(), s.resultCommand(), s.deleteCommand(),
 		},
 	}
 }

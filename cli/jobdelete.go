@@ -30,8 +30,10 @@ func deleteJob(ctx context.Context, a *ask) error {
 	if err := a.dropAll(ctx, j); err != nil {
 		return fmt.Errorf("delete job %s: %w", id, err)
 	}
-	if _, err := a.forget(ctx, cluster.CancelKey(id)); err != nil {
-		return fmt.Errorf("delete job %s: %w", id, err)
+	for _, wish := range []string{cluster.CancelKey(id), cluster.ScaleKey(id)} {
+		if _, err := a.forget(ctx, wish); err != nil {
+			return fmt.Errorf("delete job %s: %w", id, err)
+		}
 	}
 	if err := a.forgetJob(ctx, id, revision); err != nil {
 		return err

@@ -84,7 +84,11 @@ func (d details) WriteText(w io.Writer) error {
 			fmt.Fprintf(b, ": %s", s.Why)
 		}
 		fmt.Fprintf(b, "\nsubmitted %s, started %s, ended %s; %d items read in %s\n", clock(j.Submitted), clock(j.Started), clock(j.Ended), s.Items, duration(s.Seconds))
-		fmt.Fprintf(b, "program %s; backups %s\n\n", j.Spec.Version, backupsOf(j))
+		fmt.Fprintf(b, "program %s; backups %s\n", j.Spec.Version, backupsOf(j))
+		if j.Scaling != nil {
+			fmt.Fprintln(b, scaleViewOf(j.ID, j.Scaling).line())
+		}
+		fmt.Fprintln(b)
 		err := writeTable(b, d.Workers,
 			column("worker", func(v workerView) string { return v.Worker }),
 			column("node", func(v workerView) string { return orDash(v.Node) }),

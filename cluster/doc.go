@@ -9,7 +9,7 @@
 // All that is decided is in records (interface [Records]: a JetStream key-value bucket), each changed by compare-and-set:
 //
 //	job.ID      Job       made by whoever submits it, from then on changed by the leading controller only
-//	wish.KIND.ID          what a user wants: a job ended, a node emptied; the leader carries it out
+//	wish.KIND.ID          what a user wants: a job ended, an operator scaled, a node emptied; the leader carries it out
 //	node.NAME   Node      which process has that name now; renewed by that process, which is its lease
 //	leader      Leader    which controller leads; renewed by it
 //
@@ -26,6 +26,9 @@
 //
 // A worker that is to move is first asked, in the record, to retire (Worker.Retire). Its node says when it has (Retired): all it
 // had is durable, so the next incarnation, on another node, is no failure. A node that is about to end asks to be emptied that way.
+//
+// Another number of workers of an operator is a row of records, too (Scaling): nodes do what the phase in the record wants
+// of their workers, in the round that it names, and say in beats how far each is (Rest).
 //
 // # What makes it safe
 //

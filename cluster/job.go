@@ -68,7 +68,7 @@ type Worker struct {
 	// one, or Never.
 	Failures uint64   `json:"failures"`
 	FailedAt []uint64 `json:"failed_at,omitempty"`
-	FailedIn []uint64 `json:"failed_in,omitempty"` // the epoch that each of them ended; epochs that ended otherwise cost nothing
+	FailedIn []uint64 `json:"failed_in,omitempty"` // the epoch that each of them ended, 0 if it was in an earlier layout; epochs that ended otherwise cost nothing
 	// Retire asks its session to end it so that nothing is lost; once it is Retired, its successor costs nothing. Taken back, it
 	// asks for the worker to go on, if there is still time.
 	Retire bool     `json:"retire,omitempty"`
@@ -142,8 +142,12 @@ type Job struct {
 	Ended     time.Time `json:"ended,omitzero"`
 	// View is those of Spec.Backups that count. It only shrinks, and never to nothing: a server that was lost does not come
 	// back, see package backup/copies.
-	View      []string   `json:"view,omitempty"`
-	Workers   []Worker   `json:"workers"` // by operator in the order of Spec, then by index
+	View []string `json:"view,omitempty"`
+	// Layout numbers the divisions of the job's state among partitions, from 1; 0 stands for 1. Epochs of workers of a later
+	// layout are beyond all earlier ones.
+	Layout    uint64     `json:"layout,omitempty"`
+	Scaling   *Scaling   `json:"scaling,omitempty"` // the last change of the number of workers that was asked for; nil if there was none
+	Workers   []Worker   `json:"workers"`           // by operator in the order of Spec, then by index
 	History   []Incident `json:"history,omitempty"`
 	Incidents int        `json:"incidents"`         // how many there were, those that History has no more included
 	Cleared   bool       `json:"cleared,omitempty"` // it has ended, and nothing but this record and its results is left of it
@@ -183,6 +187,11 @@ func (j *Job) Worker(operator string, index int) *Worker {
 func (j *Job) Clone() *Job {
 	c := *j
 	c.View = slices.Clone(j.View)
+	c.Spec.Operators = slices.Clone(j.Spec.Operators)
+	if j.Scaling != nil {
+		s := *j.Scaling
+		c.Scaling = &s
+	}
 	c.Workers = slices.Clone(j.Workers)
 	for i := range c.Workers {
 		c.Workers[i].FailedAt = slices.Clone(c.Workers[i].FailedAt)
@@ -217,6 +226,9 @@ func (j *Job) check() error {
 	if err := j.checkView(); err != nil {
 		return err
 	}
+	if err := j.checkScaling(); err != nil {
+		return err
+	}
 	next := 0
 	for _, o := range j.Spec.Operators {
 		if o.Name == "" || o.Workers < 1 || o.Compute < 1 || o.Workers > maxWorkers {
@@ -239,7 +251,7 @@ func (j *Job) check() error {
 		}
 		before := uint64(0)
 		for _, epoch := range w.FailedIn {
-			if epoch <= before || epoch > w.Epoch {
+			if epoch > w.Epoch || epoch <= before && (epoch > 0 || before > 0) { // those of earlier layouts are 0, and come first
 				return fmt.Errorf("worker %s of epoch %d failed in epochs %v", w.Name(), w.Epoch, w.FailedIn)
 			}
 			before = epoch

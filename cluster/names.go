@@ -46,6 +46,9 @@ func CancelKey(job string) string { return WishPrefix + "cancel." + job }
 // DrainKey is the key of the wish that a node should be emptied and given nothing more.
 func DrainKey(node string) string { return WishPrefix + "drain." + node }
 
+// ScaleKey is the key of the wish that an operator of a job should have another number of workers.
+func ScaleKey(job string) string { return WishPrefix + "scale." + job }
+
 // Subjects are the names of all messages of one cluster.
 type Subjects struct{ Cluster string }
 

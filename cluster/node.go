@@ -66,6 +66,7 @@ type Status struct {
 	Stack    string   `json:"stack,omitempty"`     // of a panic
 	Hopeless bool     `json:"hopeless,omitempty"`  // trying again is of no use
 	WaitsFor []string `json:"waits_for,omitempty"` // what its goroutines do
+	Rest     *Rest    `json:"rest,omitempty"`      // while the record has a Scaling that is not over
 	Counters Counters `json:"counters"`
 }
 

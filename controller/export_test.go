@@ -117,12 +117,3 @@ func (o *Options) Thetas(operator string, f func(workers int, theta float64)) {
 		}
 	})
 }
-
-// WorstFailures is worstFailures of workers that failed in these windows.
-func WorstFailures(failedAt ...[]uint64) []uint64 {
-	var slots []*slot
-	for _, at := range failedAt {
-		slots = append(slots, &slot{failedAt: at})
-	}
-	return worstFailures(slots)
-}

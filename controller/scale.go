@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -190,7 +191,7 @@ func (r *run) nextLayout(ctx context.Context) error {
 	for _, n := range r.nodes {
 		r.former[n] = n.Partitions()
 		for part := range n.Partitions() {
-			if err := backup.Freeze(r.o.Store, r.key(n, part)); err != nil {
+			if err := backup.Freeze(r.o.Store, r.key(n, part), backup.Frozen); err != nil {
 				return fmt.Errorf("scale %q: %w", sc.Operator, err)
 			}
 		}
@@ -239,7 +240,11 @@ func (r *run) reseat(scaled *stream.Node) {
 	for _, s := range r.slots {
 		epoch = max(epoch, s.epoch)
 	}
-	failedAt := worstFailures(r.byNode[scaled])
+	var all [][]uint64
+	for _, s := range r.byNode[scaled] {
+		all = append(all, s.failedAt)
+	}
+	failedAt := cluster.WorstFailures(all...)
 	var slots []*slot
 	for _, n := range r.nodes {
 		old := r.byNode[n]
@@ -261,24 +266,6 @@ func (r *run) reseat(scaled *stream.Node) {
 	r.slots = slots
 }
 
-// worstFailures returns, for workers that take the place of others, where their failures are to be taken to have struck: as many as
-// the one had that had most, and the i-th last not before the i-th last of any. So, whenever they are asked, they remember as many
-// failures as any of the others would.
-func worstFailures(old []*slot) []uint64 {
-	var worst []uint64 // last first
-	for _, s := range old {
-		for i, at := range slices.Backward(s.failedAt) {
-			if n := len(s.failedAt) - 1 - i; n < len(worst) {
-				worst[n] = max(worst[n], at)
-			} else {
-				worst = append(worst, at)
-			}
-		}
-	}
-	slices.Reverse(worst)
-	return worst
-}
-
 // key names a partition of the present layout in the store.
 func (r *run) key(n *stream.Node, part int) backup.PartitionKey {
 	return backup.PartitionKey{Job: r.job.Name, Incarnation: r.job.Incarnation, Operator: n.Name, Partition: part, Layout: r.layout}
@@ -291,7 +278,7 @@ func (r *run) settle() error {
 		for part := range partitions {
 			key := r.key(n, part)
 			key.Layout--
-			if err := backup.Drop(r.o.Store, key); err != nil {
+			if err := backup.Drop(r.o.Store, key, backup.Frozen); err != nil {
 				return fmt.Errorf("scale %q: %w", sc.Operator, err)
 			}
 		}

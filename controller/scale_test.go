@@ -466,37 +466,6 @@ func TestScalingGivenUp(t *testing.T) {
 	require.Len(t, all.all(), 40_000)
 }
 
-// New workers have as many failures as the one had that had most, and they are forgotten no earlier.
-func TestWorstFailures(t *testing.T) {
-	require.Empty(t, controller.WorstFailures())
-	require.Equal(t, []uint64{3, 6, 9}, controller.WorstFailures([]uint64{3, 5, 7}, nil, []uint64{6, 9}))
-	rapid.Check(t, func(rt *rapid.T) {
-		all := rapid.SliceOfN(rapid.SliceOfN(rapid.Uint64Range(0, 9), 0, 5), 1, 4).Draw(rt, "failures")
-		for _, at := range all {
-			slices.Sort(at)
-		}
-		worst := controller.WorstFailures(all...)
-		require.True(rt, slices.IsSorted(worst))
-		for level := range uint64(12) {
-			for forget := range uint64(4) {
-				remembered := func(at []uint64) (n int) {
-					for _, a := range at {
-						if level < a+forget {
-							n++
-						}
-					}
-					return n
-				}
-				most := 0
-				for _, at := range all {
-					most = max(most, remembered(at))
-				}
-				require.GreaterOrEqual(rt, remembered(worst), most)
-			}
-		}
-	})
-}
-
 // What failures have spent before a change is not spent again after it.
 func TestScalingKeepsWhatIsSpent(t *testing.T) {
 	o := options(120, 0, 100)

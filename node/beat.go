@@ -31,7 +31,12 @@ type beater struct {
 }
 
 // news says whether there is anything to tell at once.
-func (h *host) news() bool { return h.changed || h.finished() != h.done }
+func (h *host) news() bool {
+	if h.rested.Swap(false) {
+		h.changed = true
+	}
+	return h.changed || h.finished() != h.done
+}
 
 // finished counts the workers that have finished the stream.
 func (h *host) finished() int {

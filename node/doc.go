@@ -23,6 +23,11 @@
 // it is assigned to another node. A process that is told to end says so in its beats (Ending), and waits for all of its workers to
 // be moved in that way, up to Options.Grace.
 //
+// # Scaling
+//
+// While an operator of a job is given another number of workers the node has its workers hold, come to rest, or go on, as the record
+// says, and tells how far they are. The next layout is another topology, with another preparation, and other incarnations.
+//
 // # Goroutines
 //
 // One goroutine, of Run, owns all state and never waits for anything but its events: functions that the others pass to
@@ -32,7 +37,7 @@
 //	keeper    the node's record                                        one
 //	watcher   the records of jobs                                      one
 //	beater    publishes beats                                          one
-//	preparer  builds a topology, opens the store                       one per job, at its beginning
+//	preparer  builds a topology, opens the store                       one per job and layout
 //	worker    waits for its predecessor, loads, runs, cleans up        one per incarnation of a worker
 //	wirer     makes the connections of an incarnation                  one per incarnation that runs
 //	postman   sends feedback to other processes                        one per incarnation that sends any

@@ -24,6 +24,7 @@ type incarnation struct {
 	epoch    uint64
 	failures uint64
 	failedAt []uint64
+	former   int      // partitions of the operator in the layout before that of prepared
 	failedIn []uint64 // not nil: that would mean that every epoch before had failed
 	prepared *preparation
 	log      *slog.Logger
@@ -34,15 +35,16 @@ type incarnation struct {
 	named    atomic.Pointer[map[place]uint64] // epochs that the record names for who sends it feedback
 
 	// What follows is the host's.
-	phase  cluster.Phase
-	w      *worker.Worker // while it runs
-	post   *postman       // while it runs; nil if it sends no feedback
-	level  uint64
-	err    error
-	retire bool             // the record asks for it
-	asked  bool             // the worker was told
-	cannot error            // what it said to that
-	counts cluster.Counters // once it has ended
+	phase           cluster.Phase
+	w               *worker.Worker // while it runs
+	post            *postman       // while it runs; nil if it sends no feedback
+	level           uint64
+	err             error
+	retire          bool             // the record asks for it
+	asked           bool             // the worker was told
+	cannot          error            // what it said to that
+	scaling, heeded scaling          // what the record wants, and what the worker was told
+	counts          cluster.Counters // once it has ended
 }
 
 // predecessorTime is how long an incarnation waits for one before it on the same node. Two at a time are harmless to state,
@@ -159,7 +161,11 @@ func (c *incarnation) config() worker.Config {
 	return worker.Config{
 		Job: p.job, Node: node, Index: c.place.index, Epoch: c.epoch, Failures: c.failures, FailedAt: c.failedAt, FailedIn: c.failedIn,
 		Guarantee: p.blue.Guarantee, Params: p.blue.Params, Batch: p.blue.Batch, InputsAtRisk: risky, InputsRewind: rewind, Store: store, Log: c.log,
-		Pin: p.blue.Pin, PinFirst: first,
+		Pin: p.blue.Pin, PinFirst: first, Layout: p.layout, Former: c.former,
+		OnRest: func() {
+			c.h.rested.Store(true)
+			c.h.wake()
+		},
 		OnDone: func() {
 			c.finished.Store(true)
 			c.h.wake()
@@ -180,6 +186,7 @@ func (c *incarnation) loaded(w *worker.Worker, post *postman) {
 	if c.current() {
 		c.log.Info("worker runs")
 		c.h.obey(c, c.retire)
+		c.h.hold(c.h.jobs[c.job].record, c)
 		c.h.wire(c.h.jobs[c.job])
 	}
 }
@@ -227,7 +234,7 @@ func (c *incarnation) status() cluster.Status {
 		Job: c.job, Operator: c.place.operator, Index: c.place.index, Epoch: c.epoch, Phase: c.phase, Level: c.level, Counters: c.counts,
 	}
 	if c.w != nil {
-		s.Counters, s.WaitsFor = counters(c.w), c.w.Waiting()
+		s.Counters, s.WaitsFor, s.Rest = counters(c.w), c.w.Waiting(), c.rest()
 		if c.finished.Load() {
 			s.Phase = cluster.Done
 		}

@@ -103,6 +103,7 @@ func (h *host) reconcile(j *job) {
 	}
 	for at, w := range wanted {
 		h.obey(j.workers[at], w.Retire)
+		h.hold(j.record, j.workers[at])
 	}
 	h.wire(j)
 }
@@ -114,14 +115,14 @@ func (h *host) mine(w *cluster.Worker) bool {
 
 // begin starts an incarnation, which waits for those before it.
 func (h *host) begin(j *job, at place, w *cluster.Worker) {
-	if j.prepared == nil || j.prepared.failed() {
+	if j.prepared == nil || j.prepared.failed() || j.prepared.layout != j.record.Layout {
 		h.unprepare(j)
 		j.prepared = h.prepare(j.record)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &incarnation{
 		h: h, job: j.record.ID, place: at, epoch: w.Epoch, failures: w.Failures, failedAt: slices.Clone(w.FailedAt),
-		failedIn: append([]uint64{}, w.FailedIn...),
+		failedIn: append([]uint64{}, w.FailedIn...), former: former(j.record, w.Operator),
 		prepared: j.prepared, log: h.logOf(j.record.ID, w),
 		phase: cluster.Loading, cancel: cancel, ended: make(chan struct{}), wires: newWirer(),
 	}
@@ -138,6 +139,16 @@ func (h *host) begin(j *job, at place, w *cluster.Worker) {
 		c.run(ctx, before)
 		h.do(func() { h.gone(c) })
 	})
+}
+
+// former returns how many partitions an operator had in the layout before that of the record.
+func former(record *cluster.Job, operator string) int {
+	for i := range record.Spec.Operators {
+		if o := &record.Spec.Operators[i]; o.Name == operator {
+			return record.FormerWorkers(o) * o.Compute
+		}
+	}
+	return 0
 }
 
 // end tells an incarnation to end, and forgets it.
@@ -161,7 +172,8 @@ func (h *host) gone(c *incarnation) {
 
 // preparation is what all workers of a job need. Fields but users are written before ready is closed, and never after.
 type preparation struct {
-	users  int // incarnations, and the job itself; the host's
+	users  int    // incarnations, and the job itself; the host's
+	layout uint64 // of the job's state, with the numbers of workers that it has there
 	cancel context.CancelFunc
 	ready  chan struct{}
 
@@ -196,7 +208,7 @@ func (p *preparation) node(operator string) *stream.Node {
 // prepare begins to prepare a job.
 func (h *host) prepare(record *cluster.Job) *preparation {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &preparation{users: 1, cancel: cancel, ready: make(chan struct{})}
+	p := &preparation{users: 1, layout: record.Layout, cancel: cancel, ready: make(chan struct{})}
 	h.tasks.Go(func() {
 		p.err = guard(func() error { return h.makeReady(ctx, record, p) })
 		close(p.ready)
@@ -239,7 +251,7 @@ func (h *host) makeReady(ctx context.Context, record *cluster.Job, p *preparatio
 	if p.blue, err = program.Build(ctx, record.Spec.Args); err != nil {
 		return fmt.Errorf("build %s: %w", record.Spec.Name, err)
 	}
-	if p.nodes, err = p.blue.Topology.Build(); err != nil {
+	if p.nodes, err = build(p.blue.Topology, record); err != nil {
 		return hopeless(err)
 	}
 	if err := agree(record.Spec, p.nodes); err != nil {
@@ -273,6 +285,18 @@ func (h *host) program(spec cluster.Spec) (Program, error) {
 		}
 	}
 	return Program{}, hopeless(fmt.Errorf("node %s carries no program %q", h.o.Name, spec.Name))
+}
+
+// build makes the operators of a job, with the numbers of workers that the record says once it has been scaled.
+func build(t *stream.Topology, record *cluster.Job) ([]*stream.Node, error) {
+	if record.Layout > 1 {
+		for _, o := range record.Spec.Operators {
+			if err := t.Resize(o.Name, o.Workers); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return t.Build()
 }
 
 // agree says where a topology is not what the controller takes it for.

@@ -50,7 +50,8 @@ type host struct {
 	jobs   map[string]*job
 	ending map[*incarnation]bool // that were told to end and have not yet
 
-	leaving bool // the process is about to end
+	leaving bool        // the process is about to end
+	rested  atomic.Bool // a worker may have come to rest, or have saved what it has taken over; any goroutine
 	beater
 }
 

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"io"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/cluster"
@@ -18,10 +20,15 @@ import (
 type numbers struct {
 	n, parts, part, at, stop uint64
 	gate                     <-chan struct{}
+	drip                     time.Duration // between two reads of few numbers
 	closed                   chan struct{}
 }
 
 func (s *numbers) Read(dst []uint64) (int, error) {
+	if s.drip > 0 {
+		time.Sleep(s.drip)
+		dst = dst[:min(len(dst), 50)]
+	}
 	for i := range dst {
 		v := s.at*s.parts + s.part
 		if v >= s.stop && i > 0 {
@@ -106,6 +113,11 @@ func (s *tally) RestoreState(r *stream.StateReader) error {
 	return r.Err()
 }
 
+// PartitionOf implements stream.Keyed.
+func (s *tally) PartitionOf(key []byte, n int) int {
+	return stream.PartitionOfUint64(binary.LittleEndian.Uint64(key), n)
+}
+
 func (s *tally) Measure() stream.Measure {
 	return stream.Measure{Alpha: 1, Norm: errorbound.L1, Combine: errorbound.Disjoint}
 }
@@ -129,6 +141,7 @@ type counting struct {
 	panics    atomic.Int64
 	pipes     bool
 	window    int
+	drip      time.Duration
 	built     atomic.Int64
 	kept      atomic.Int64
 	out       connector.Collector[keyed]
@@ -149,7 +162,7 @@ func (p *counting) build(_ context.Context, args []string) (*Blueprint, error) {
 		}
 	}
 	s := stream.From(t, "numbers", func(part, parts int) (stream.Source[uint64], error) {
-		s := &numbers{n: p.n, parts: uint64(parts), part: uint64(part), stop: p.stop, gate: p.gate, closed: make(chan struct{})}
+		s := &numbers{n: p.n, parts: uint64(parts), part: uint64(part), stop: p.stop, gate: p.gate, drip: p.drip, closed: make(chan struct{})}
 		if p.pipes {
 			return pipeSource{s}, nil
 		}

@@ -82,7 +82,7 @@
 // Once dropped, a member has no way back, and there is none for a view to grow: whoever has lost a server has one copy less until the
 // job ends.
 //
-// backup.DropJob, if interrupted, may leave garbage on some members that a repetition does not find. It leaves the record of
+// backup.DropJob, and Drop of a partition, if interrupted, may leave garbage on some members that a repetition does not find. It leaves the record of
 // each owner, of about 150 bytes, as it leaves its fence.
 //
 // # Cost

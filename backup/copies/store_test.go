@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/backup"
+	streams "github.com/afstream/afstream/stream"
 )
 
 var errDisk = errors.New("disk says no")
@@ -508,4 +509,48 @@ func TestDropJobLeavesNothingOnAnyCopy(t *testing.T) {
 	}
 	p.Commit(&backup.Commit{Elements: []byte("zombie")}, func(err error) { done <- err })
 	require.ErrorIs(t, <-done, backup.ErrFenced)
+}
+
+// Freezing a partition of a later layout makes its copies equal, like any fence: whichever member its state is read from.
+func TestFreezeMakesLaterLayoutsEqual(t *testing.T) {
+	stores := []backup.Store{backup.NewMemory(), backup.NewMemory()}
+	key := backup.PartitionKey{Job: "j", Incarnation: "1", Operator: "o", Partition: 1, Layout: 2}
+	sink := streams.Placement{Operator: "o", Partition: 1}
+	write := func(epoch uint64, text string, members ...Member) {
+		s := New(members, Options{})
+		defer func() { require.NoError(t, s.Close()) }()
+		p := backup.OpenPartition(s, key, epoch)
+		_, err := p.Load()
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		p.Commit(&backup.Commit{Whole: true, Elements: []byte(text)}, func(err error) { done <- err })
+		require.NoError(t, <-done)
+		results, at := backup.ResultsOf(s, "j", "1"), sink
+		at.Epoch = epoch
+		require.NoError(t, results.Open(at))
+		require.NoError(t, results.Save(at, 0, []byte(text)))
+	}
+	write(3, "old", Member{"a", stores[0]}, Member{"b", stores[1]})
+	write(4, "new", Member{"a", stores[0]}) // as if the process had died before b had it
+
+	s := New([]Member{{"a", stores[0]}, {"b", stores[1]}}, Options{})
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, backup.Freeze(s, key, backup.Frozen))
+	for _, store := range stores {
+		r, err := backup.Read(store, key)
+		require.NoError(t, err)
+		c, err := r.Chunks()
+		require.NoError(t, err)
+		require.Equal(t, "new", string(c.Data))
+		r.Stop()
+	}
+	require.NoError(t, s.Fence(key.ResultsOwner(), backup.Frozen))
+	require.NoError(t, backup.ResultsOf(stores[1], "j", "1").Read("o", func(_ int, chunk []byte) error {
+		require.Equal(t, "new", string(chunk))
+		return nil
+	}))
+	require.NoError(t, backup.Drop(s, key, backup.Frozen))
+	for _, store := range stores {
+		require.Empty(t, contentsOf(t, store, "s/"))
+	}
 }

@@ -33,6 +33,7 @@ var tests = []struct {
 	{"refuses", storeRefuses},
 	{"takes the largest batches", storeTakesTheLargestBatches},
 	{"applies from done", storeApplyFromDone},
+	{"freezes, reads and drops partitions", storeDropsPartitions},
 	{"closes", storeClose},
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/controller/machine"
 )
@@ -32,7 +33,10 @@ type Options struct {
 	// Drop deletes the backups of a job that has ended. It is called until it returns nil once, maybe again after
 	// that. Nil if there is nothing to delete. It must return soon after ctx has ended.
 	Drop func(ctx context.Context, j *cluster.Job) error
-	Log  *slog.Logger
+	// OpenBackups opens the backup servers that count of a job, so that the number of workers of its operators can change. Nil
+	// if there are none: then it cannot. It must return soon after ctx has ended.
+	OpenBackups func(ctx context.Context, j *cluster.Job) (backup.Store, error)
+	Log         *slog.Logger
 }
 
 // withDefaults fills in what is left open and joins all faults.
@@ -42,6 +46,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.Margin = cmp.Or(o.Margin, o.Lease/10)
 	o.Tick = cmp.Or(o.Tick, 20*time.Millisecond)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.OpenBackups == nil {
+		o.Machine.Unscalable = cmp.Or(o.Machine.Unscalable, "the leading controller knows no backup servers")
+	}
 	faults := []error{cluster.CheckName("controller", o.Name), cluster.CheckName("cluster", o.Cluster)}
 	if o.Renew < 0 || o.Margin < 0 || o.Tick < 0 || o.Lease < 2*o.Renew+o.Margin {
 		faults = append(faults, fmt.Errorf("lease of %v, renewed every %v, ends %v early: want it to outlast two renewals", o.Lease, o.Renew, o.Margin))

@@ -36,6 +36,8 @@ type reign struct {
 	unsynced map[string]bool // prefixes of which not all records were told yet
 	writing  chan struct{}   // holds one for each write under way
 
+	dividing map[string]bool // jobs of whose partitions some are being frozen or dropped
+
 	clearing bool
 	looked   time.Time            // for jobs to clear
 	failed   map[string]time.Time // when clearing one was tried in vain
@@ -47,7 +49,7 @@ func (c *controller) reign(ctx context.Context, l *lease) {
 	r := &reign{
 		c: c, ctx: ctx, events: make(chan event, 256), lease: *l, renewed: time.Now(), answered: time.Now(),
 		unsynced: map[string]bool{cluster.NodePrefix: true, cluster.WishPrefix: true, cluster.JobPrefix: true},
-		writing:  make(chan struct{}, writesAtOnce), failed: map[string]time.Time{},
+		writing:  make(chan struct{}, writesAtOnce), failed: map[string]time.Time{}, dividing: map[string]bool{},
 	}
 	c.o.Log.Info("leading", "controller", c.o.Name, "term", l.leader.Term)
 	c.m.Lead(time.Now(), l.leader.Term)
@@ -98,6 +100,7 @@ func (r *reign) act(now time.Time) {
 		for _, w := range r.c.m.Step(now) {
 			r.write(w)
 		}
+		r.layouts()
 		r.clear(now)
 	}
 }

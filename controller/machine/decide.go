@@ -63,6 +63,11 @@ func (d *decision) live(yields bool) {
 		return
 	}
 	d.narrow()
+	d.hear()
+	if s := d.scaling(); s != nil && s.Phase == cluster.ScaleFreeze {
+		d.divide() // and nothing that becomes of its workers costs anything
+		return
+	}
 	for i := range d.job().Workers {
 		if d.failures(i); d.job().State.Ended() {
 			return
@@ -70,10 +75,12 @@ func (d *decision) live(yields bool) {
 	}
 	if yields {
 		d.yield()
-		return
+	} else {
+		d.place()
+		d.rescale()
+		d.moves()
 	}
-	d.place()
-	d.moves()
+	d.renew()
 }
 
 // known returns the session that a worker is assigned to, and what that said last of it. Nil, nil if there is none.
@@ -209,11 +216,13 @@ func (d *decision) release(i int) {
 		w.Past.Add(st.Counters)
 	}
 	w.Node, w.Session, w.Retire = "", "", false
+	d.j.calm = time.Time{} // or its successor might be moved on in the same breath
 }
 
 // end ends the job.
 func (d *decision) end(state cluster.State, why string) {
 	j := d.edit()
+	d.endScaling()
 	for i := range j.Workers {
 		d.release(i)
 	}

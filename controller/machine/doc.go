@@ -31,7 +31,10 @@
 //     go on where it is.
 //  10. A backup server that has failed a job for some time, or has lost what it was given, is taken out of the job's view, with
 //     an incident (servers.go): never the last one, and none that is only silent as long as no other one works.
+//  11. The number of workers of an operator changes step by step, each of them in the record (scale.go). A step follows from what all
+//     workers that the record names say of the record's round; a round ends with each worker that is replaced or lost. Until all are at
+//     rest a change can be given up, and the job goes on as it is; nothing is held before all have said that it can be done.
 //
 // What is not in records is forgotten with the leader: how often a worker broke in a row, and how long to wait before it is
-// tried again. A new leader begins to count anew.
+// tried again, and how long a job has been coming to rest. A new leader begins to count anew.
 package machine

@@ -38,7 +38,8 @@ type fake struct {
 	slow          bool                      // its workers do not retire while it is set
 	says          map[string]cluster.Status // by worker's name, while it has the status's epoch; 0 stands for any
 	suspects      []cluster.Suspect
-	hides         bool // it does not list its workers
+	hides         bool                                     // it does not list its workers
+	rest          func(w *cluster.Worker, r *cluster.Rest) // changes what it says of scaling; nil: nothing
 }
 
 var program = cluster.Program{Name: "count", Version: "v1"}
@@ -151,11 +152,34 @@ func (b *bench) beat(n *fake) *cluster.Beat {
 			if w.Retire && !n.slow && st.Phase == cluster.Working && st.Error == "" {
 				st.Phase = cluster.Retired
 			}
+			if st.Rest = restOf(j, w); st.Rest != nil && n.rest != nil {
+				n.rest(w, st.Rest)
+			}
 			st.Job, st.Operator, st.Index, st.Epoch = j.ID, w.Operator, w.Index, w.Epoch
 			beat.Workers = append(beat.Workers, st)
 		}
 	}
 	return beat
+}
+
+// restOf is what a worker says that does what the record wants.
+func restOf(j *cluster.Job, w *cluster.Worker) *cluster.Rest {
+	s := j.Scaling
+	if s == nil || s.Phase.Over() {
+		return nil
+	}
+	r := &cluster.Rest{Round: s.Round}
+	switch s.Phase {
+	case cluster.ScaleHold:
+		if w.Operator == "read" {
+			r.Held, r.Window = s.Round, uint64(w.Index)+4
+		}
+	case cluster.ScalePause, cluster.ScaleFreeze:
+		r.Paused = s.Round
+	case cluster.ScaleLayout, cluster.ScaleDrop:
+		r.Settled = true
+	}
+	return r
 }
 
 func (b *bench) beats() {

@@ -39,6 +39,12 @@ type Config struct {
 	// Calm is how long a job must have run without any change, and a node been up, before a worker is moved there to spread the
 	// load [10 s]. So it is also the time between two such moves of a job.
 	Calm time.Duration
+	// Rest is for how long nothing may move while a job comes to rest, so that the number of workers of an operator can
+	// change, and before that how long it may take until all its workers run [30 s]. Then the job goes on as it is; so it does
+	// after ten times that, whatever moves: its sources are held for so long at most.
+	Rest time.Duration
+	// Unscalable says why the number of workers of no operator can change; empty if that can be.
+	Unscalable string
 }
 
 // forgetAfter is how long a session without assignments is remembered.
@@ -61,6 +67,7 @@ func (c Config) withDefaults() Config {
 	c.Breaks = cmp.Or(c.Breaks, 8)
 	c.Retire = cmp.Or(c.Retire, 10*time.Second)
 	c.Calm = cmp.Or(c.Calm, 10*time.Second)
+	c.Rest = cmp.Or(c.Rest, 30*time.Second)
 	return c
 }
 
@@ -88,9 +95,10 @@ type Machine struct {
 	sessions map[sessionKey]*session
 	nodes    map[string]*node
 	jobs     map[string]*job
-	cancel   map[string]uint64 // wishes by job: their revisions
-	drain    map[string]bool   // wishes by node
-	deleting map[string]bool   // keys of wishes whose deletion is under way
+	cancel   map[string]uint64    // wishes by job: their revisions
+	scale    map[string]scaleWish // by job
+	drain    map[string]bool      // wishes by node
+	deleting map[string]bool      // keys of wishes whose deletion is under way
 }
 
 // node is a record of a node.
@@ -103,14 +111,18 @@ type node struct {
 type job struct {
 	stored   *cluster.Job
 	revision uint64
-	next     *cluster.Job // its write is under way; nil if there is none
-	seen     time.Time    // when this leader first saw it as it is: queued, running or ended
-	waits    time.Time    // since when there has been no place for some of its workers; zero if there is
-	cleared  bool         // its backups are gone
-	trouble  []trouble    // by worker
-	move     *move        // of the worker that is asked to retire; nil if there is none
-	calm     time.Time    // since when all its workers have been running; zero if they are not
-	servers  suspects     // backup servers
+	next     *cluster.Job      // its write is under way; nil if there is none
+	seen     time.Time         // when this leader first saw it as it is: queued, running or ended
+	waits    time.Time         // since when there has been no place for some of its workers; zero if there is
+	cleared  bool              // its backups are gone
+	trouble  []trouble         // by worker
+	move     *move             // of the worker that is asked to retire; nil if there is none
+	calm     time.Time         // since when all its workers have been running; zero if they are not
+	servers  suspects          // backup servers
+	waiting  waiting           // of the change of the number of workers under way
+	accused  []cluster.Suspect // backup servers that this controller could not reach, while it freezes or drops
+	frozen   uint64            // the layout that is
+	dropped  uint64            // the layout of which the one before is
 }
 
 // New returns a machine that does not lead.
@@ -122,6 +134,7 @@ func New(c Config) *Machine {
 
 func (m *Machine) forget() {
 	m.nodes, m.jobs = map[string]*node{}, map[string]*job{}
+	m.scale = map[string]scaleWish{}
 	m.cancel, m.drain, m.deleting = map[string]uint64{}, map[string]bool{}, map[string]bool{}
 	m.synced, m.leading, m.deposed, m.term = time.Time{}, false, false, 0
 }
@@ -190,6 +203,9 @@ func (m *Machine) Record(now time.Time, r cluster.Record) error {
 		}
 		return nil
 	}
+	if id, ok := strings.CutPrefix(r.Key, cluster.ScaleKey("")); ok {
+		return m.scaleRecord(id, r)
+	}
 	if name, ok := strings.CutPrefix(r.Key, cluster.DrainKey("")); ok {
 		if delete(m.drain, name); r.Value != nil {
 			m.drain[name] = true
@@ -221,7 +237,7 @@ func (m *Machine) jobRecord(now time.Time, id string, r cluster.Record) error {
 	} else if j.stored.State != stored.State {
 		j.seen = now
 	}
-	if len(j.trouble) != len(stored.Workers) {
+	if j.stored == nil || j.stored.Layout != stored.Layout || len(j.trouble) != len(stored.Workers) {
 		j.trouble, j.move = make([]trouble, len(stored.Workers)), nil
 	}
 	j.stored, j.revision = stored, r.Revision
@@ -301,9 +317,9 @@ func (m *Machine) inOrder() []*job {
 	return jobs
 }
 
-// wishesDone deletes the wishes that jobs end once these have.
+// wishesDone deletes the wishes that jobs end once these have, and those that were taken over.
 func (m *Machine) wishesDone() []Write {
-	var writes []Write
+	writes := m.scaleWishesDone()
 	for id, revision := range m.cancel {
 		key := cluster.CancelKey(id)
 		if j := m.jobs[id]; j != nil && j.stored.State.Ended() && !m.deleting[key] {

@@ -43,7 +43,7 @@ func (d *decision) moves() {
 		d.press(m)
 		return
 	}
-	if !d.drains() {
+	if !d.holds() && !d.drains() && d.scaling() == nil {
 		d.spread()
 	}
 }

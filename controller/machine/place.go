@@ -26,6 +26,14 @@ func (t *seat) expect(m *move, w *cluster.Worker) {
 	}
 }
 
+// leave takes note that a worker gives its place up.
+func (t *seat) leave(w *cluster.Worker) {
+	t.used--
+	if !w.Done {
+		t.busy--
+	}
+}
+
 // busier says whether a seat has more to do than another one, for its slots.
 func (t *seat) busier(than *seat) bool { return t.busy*than.slots > than.busy*t.slots }
 
@@ -71,8 +79,13 @@ func (m *Machine) seats(now time.Time) []*seat {
 		}
 		for i := range j.stored.Workers {
 			count(&j.stored.Workers[i])
-			if j.next != nil && j.next.Workers[i].Epoch != j.stored.Workers[i].Epoch {
+			if j.next != nil && j.next.Layout == j.stored.Layout && j.next.Workers[i].Epoch != j.stored.Workers[i].Epoch {
 				count(&j.next.Workers[i]) // nobody knows yet which of the two it is
+			}
+		}
+		if j.next != nil && j.next.Layout != j.stored.Layout {
+			for i := range j.next.Workers {
+				count(&j.next.Workers[i])
 			}
 		}
 	}

@@ -22,7 +22,7 @@ var (
 // TestSimulation runs clusters: two controllers of which one goes on as if it led for a while after it does not, nodes
 // that crash, stop and are cut off, messages that are lost, late, doubled and out of order, writes of which nobody knows whether they
 // were made, or that are made late. Nodes are drained, and end in order; workers that are to move take their time, cannot, or
-// are lost on the way. Every change of a record is checked (simcheck_test.go), and that all jobs end once
+// are lost on the way. Operators are given other numbers of workers. Every change of a record is checked (simcheck_test.go), and that all jobs end once
 // the faults do.
 func TestSimulation(t *testing.T) {
 	if *simSeed != 0 {
@@ -38,6 +38,9 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%+v", moves)
 	if *simRuns >= 20 && (moves.Made == 0 || moves.CalledOff == 0 || moves.Spread == 0) {
 		t.Errorf("there were too few moves: %+v", moves)
+	}
+	if *simRuns >= 20 && (moves.Scaled == 0 || moves.Refused == 0 || moves.Again == 0) {
+		t.Errorf("too few operators were scaled: %+v", moves)
 	}
 }
 
@@ -63,6 +66,7 @@ type sim struct {
 	control []*simController
 	term    uint64
 	sent    int // sessions so far
+	wished  int
 	truth   truth
 }
 
@@ -117,7 +121,7 @@ func (s *sim) log(format string, args ...any) {
 func simulate(t *testing.T, seed uint64, say bool) simMoves {
 	s := &sim{t: t, rand: rand.New(rand.NewPCG(seed, 7)), say: say, now: start, store: map[string]cluster.Record{}, faulty: true, truth: newTruth()}
 	for i := range 3 {
-		n := &simNode{s: s, name: string(rune('a' + i)), slots: 2 + s.rand.IntN(4)} // a job needs 4
+		n := &simNode{s: s, name: string(rune('a' + i)), slots: 3 + s.rand.IntN(3)} // a job needs 3 to 6
 		s.nodes = append(s.nodes, n)
 		n.begin()
 		n.run()
@@ -133,6 +137,7 @@ func simulate(t *testing.T, seed uint64, say bool) simMoves {
 		s.after(s.upTo(10*time.Second), func() { s.submit(fmt.Sprint("job", i)) })
 	}
 	s.trouble()
+	s.after(s.upTo(5*time.Second), s.wish)
 	s.after(simFaults, s.heal)
 	for len(s.queue) > 0 && !t.Failed() {
 		e := heap.Pop(&s.queue).(event)
@@ -154,7 +159,7 @@ func simulate(t *testing.T, seed uint64, say bool) simMoves {
 
 // newSimMachine has less patience than usual, so that more happens.
 func newSimMachine() *Machine {
-	return New(Config{Retire: 2 * time.Second, Calm: 500 * time.Millisecond})
+	return New(Config{Retire: 2 * time.Second, Calm: 500 * time.Millisecond, Rest: 3 * time.Second})
 }
 
 func (s *sim) submit(id string) {
@@ -172,6 +177,18 @@ func (s *sim) submit(id string) {
 		})
 	}
 	s.put(cluster.JobKey(id), cluster.NewJob(id, spec, s.now).Encode())
+}
+
+// wish asks for another number of workers of some job, now and then.
+func (s *sim) wish() {
+	s.after(s.upTo(4*time.Second), s.wish)
+	id := fmt.Sprint("job", s.rand.IntN(3))
+	key := cluster.ScaleKey(id)
+	if s.now.Sub(start) > simFaults+5*time.Second || s.store[cluster.JobKey(id)].Value == nil || s.store[key].Value != nil {
+		return
+	}
+	s.wished++
+	s.put(key, (&cluster.ScaleWish{ID: fmt.Sprint("w", s.wished), Operator: "count", Workers: s.rand.IntN(5)}).Encode())
 }
 
 // put changes a record, whatever it was, and lets all who watch know.
@@ -326,11 +343,32 @@ func (c *simController) run() {
 		for _, w := range c.m.Step(c.s.now) {
 			c.write(w)
 		}
+		for _, task := range c.m.Layouts() {
+			c.layout(task)
+		}
 		if c.m.Deposed() {
 			c.rest()
 		}
 	})
 	c.s.after(simStep, c.run)
+}
+
+// layout does what is to be done to partitions, which may take a while, or fail.
+func (c *simController) layout(task LayoutTask) {
+	s, reign := c.s, c.reign
+	if s.fault(0.3) {
+		return
+	}
+	s.after(s.delay(), func() {
+		s.truth.layout(s, task)
+		s.after(s.delay(), func() {
+			c.in(func() {
+				if c.reign == reign {
+					c.m.LayoutDone(task)
+				}
+			})
+		})
+	})
 }
 
 func (c *simController) lead(term uint64) {

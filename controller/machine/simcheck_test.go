@@ -18,11 +18,32 @@ type truth struct {
 	failed   map[statusKey][]uint64 // by worker: the epochs that have failed
 	poison   map[string]bool        // jobs of which a worker always breaks
 	cancel   map[string]bool
-	ended    int // jobs
+	ended    int                  // jobs
+	rest     map[statusKey]uint64 // the round in which each incarnation is at rest
+	settled  map[simLayout]bool   // partitions that have saved what they have taken over; of the first layout, all
+	frozen   map[simLayout]bool   // by job
+	dropped  map[simLayout]bool   // by job
+}
+
+// simLayout names a worker, or without one a job, in a layout.
+type simLayout struct {
+	statusKey
+	layout uint64
+}
+
+func jobLayout(id string, layout uint64) simLayout {
+	return simLayout{statusKey{job: id}, max(layout, 1)}
+}
+
+func workerLayout(k statusKey, layout uint64) simLayout {
+	k.epoch = 0
+	return simLayout{k, max(layout, 1)}
 }
 
 // simMoves counts what has become of workers that were asked to retire.
-type simMoves struct{ Asked, Made, Lost, CalledOff, Spread int }
+//
+// And of changes of the number of workers, with rounds that were begun again.
+type simMoves struct{ Asked, Made, Lost, CalledOff, Spread, Scaled, Refused, Again int }
 
 func (m *simMoves) add(o simMoves) {
 	m.Asked += o.Asked
@@ -30,6 +51,9 @@ func (m *simMoves) add(o simMoves) {
 	m.Lost += o.Lost
 	m.CalledOff += o.CalledOff
 	m.Spread += o.Spread
+	m.Scaled += o.Scaled
+	m.Refused += o.Refused
+	m.Again += o.Again
 }
 
 // simBackup is what a backup server has of a worker.
@@ -44,6 +68,7 @@ func (b *simBackup) level() uint64 { return b.progress / 10 }
 func newTruth() truth {
 	return truth{
 		backups: map[statusKey]*simBackup{}, unloaded: map[statusKey]bool{}, retired: map[statusKey]bool{}, restored: map[statusKey]uint64{}, assigned: map[statusKey]string{},
+		rest: map[statusKey]uint64{}, settled: map[simLayout]bool{}, frozen: map[simLayout]bool{}, dropped: map[simLayout]bool{},
 		failed: map[statusKey][]uint64{}, poison: map[string]bool{}, cancel: map[string]bool{},
 	}
 }
@@ -56,13 +81,145 @@ func (t *truth) backup(k statusKey) *simBackup {
 	return t.backups[k]
 }
 
-// comes says whether what a worker sends to k has got beyond where k is.
-func (t *truth) comes(k statusKey, progress uint64) bool {
-	from := map[string][]statusKey{
-		"count": {{job: k.job, operator: "read"}},
-		"write": {{job: k.job, operator: "count"}, {job: k.job, operator: "count", index: 1}},
+// senders returns the workers that send to k, of which count has so many.
+func senders(k statusKey, count int) (from []statusKey) {
+	switch k.operator {
+	case "count":
+		from = append(from, statusKey{job: k.job, operator: "read"})
+	case "write":
+		for i := range count {
+			from = append(from, statusKey{job: k.job, operator: "count", index: i})
+		}
 	}
-	return !slices.ContainsFunc(from[k.operator], func(f statusKey) bool { return t.backup(f).progress <= progress && progress < simGoal })
+	return from
+}
+
+// comes says whether what a worker sends to k has got beyond where k is.
+func (t *truth) comes(k statusKey, progress uint64, count int) bool {
+	return !slices.ContainsFunc(senders(k, count), func(f statusKey) bool { return t.backup(f).progress <= progress && progress < simGoal })
+}
+
+// layout freezes or drops partitions.
+func (t *truth) layout(s *sim, task LayoutTask) {
+	j, err := cluster.DecodeJob(s.store[cluster.JobKey(task.Job.ID)].Value)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	layout := max(task.Job.Layout, 1)
+	if task.Drop {
+		for i := range task.Job.Workers {
+			w := &task.Job.Workers[i]
+			if !t.settled[workerLayout(statusKey{j.ID, w.Operator, w.Index, 0}, layout)] {
+				s.t.Errorf("at %v: layout %d of %s is dropped, and %s has not saved what it is due of it", s.now.Sub(start), layout-1, j.ID, w.Name())
+			}
+		}
+		t.dropped[jobLayout(j.ID, layout-1)] = true
+		return
+	}
+	if j.Layout == task.Job.Layout && j.Scaling.Phase != cluster.ScaleFreeze && !j.State.Ended() {
+		s.t.Errorf("at %v: layout %d of %s is frozen in phase %s", s.now.Sub(start), layout, j.ID, j.Scaling.Phase)
+	}
+	t.frozen[jobLayout(j.ID, layout)] = true
+}
+
+// scaling checks how a change of the number of workers goes on.
+func (t *truth) scaling(old, now *cluster.Job) string {
+	was, is := old.Scaling, now.Scaling
+	if is == nil || was != nil && was.ID == is.ID && was.Phase == is.Phase && was.Round == is.Round {
+		return ""
+	}
+	if was == nil || was.ID != is.ID {
+		switch {
+		case was != nil && !was.Phase.Over():
+			return "a change is forgotten"
+		case was != nil && is.Round <= was.Round:
+			return "a round comes again"
+		}
+		return ""
+	}
+	if is.Round != was.Round {
+		t.moves.Again++
+	}
+	type step struct{ from, to cluster.ScalePhase }
+	ended := now.State.Ended()
+	switch (step{was.Phase, is.Phase}) {
+	case step{cluster.ScaleAsked, cluster.ScaleHold}, step{cluster.ScaleHold, cluster.ScaleHold}, step{cluster.ScalePause, cluster.ScaleHold},
+		step{cluster.ScaleHold, cluster.ScaleAsked}, step{cluster.ScalePause, cluster.ScaleAsked}:
+		if is.Round <= was.Round {
+			return "a round comes again"
+		}
+	case step{cluster.ScaleHold, cluster.ScalePause}:
+	case step{cluster.ScalePause, cluster.ScaleFreeze}:
+		for i := range old.Workers {
+			w := &old.Workers[i]
+			if t.rest[statusKey{old.ID, w.Operator, w.Index, w.Epoch}] != was.Round {
+				return w.Name() + " is not at rest in this round"
+			}
+		}
+	case step{cluster.ScaleFreeze, cluster.ScaleLayout}:
+	case step{cluster.ScaleLayout, cluster.ScaleDrop}:
+		for i := range old.Workers {
+			w := &old.Workers[i]
+			if !t.settled[workerLayout(statusKey{old.ID, w.Operator, w.Index, 0}, old.Layout)] {
+				return w.Name() + " has not saved what it has taken over"
+			}
+		}
+	case step{cluster.ScaleDrop, cluster.ScaleDone}:
+		if !ended && !t.dropped[jobLayout(old.ID, old.Layout-1)] {
+			return "the layout before was not dropped"
+		}
+		t.moves.Scaled++
+	case step{cluster.ScaleLayout, cluster.ScaleDone}, step{cluster.ScaleFreeze, cluster.ScaleRefused}:
+		if !ended {
+			return "a change ends half-way"
+		}
+	case step{cluster.ScaleAsked, cluster.ScaleRefused}, step{cluster.ScaleHold, cluster.ScaleRefused}, step{cluster.ScalePause, cluster.ScaleRefused}:
+		t.moves.Refused++
+	default:
+		return "a change goes from " + string(was.Phase) + " to " + string(is.Phase)
+	}
+	return ""
+}
+
+// divided checks the record of a new layout, and divides what is backed up.
+func (t *truth) divided(old, now *cluster.Job) string {
+	if old.Scaling.Phase != cluster.ScaleFreeze || now.Layout != max(old.Layout, 1)+1 || !t.frozen[jobLayout(old.ID, old.Layout)] {
+		return "the layout before is not frozen"
+	}
+	highest, worst := uint64(0), uint64(0)
+	read := t.backup(statusKey{job: old.ID, operator: "read"}).progress
+	for i := range old.Workers {
+		w := &old.Workers[i]
+		highest = max(highest, w.Epoch)
+		if w.Operator == "count" {
+			worst = max(worst, w.Failures)
+		}
+		if t.backup(statusKey{job: old.ID, operator: w.Operator, index: w.Index}).progress != read {
+			return "something was in flight"
+		}
+	}
+	for i := range now.Workers {
+		w := &now.Workers[i]
+		k := statusKey{now.ID, w.Operator, w.Index, w.Epoch}
+		before := old.Worker(w.Operator, w.Index)
+		switch {
+		case w.Node != "" && w.Epoch <= highest, w.Epoch < highest:
+			return w.Name() + " has an epoch that may have been"
+		case w.Operator == "count" && w.Failures != worst, w.Operator != "count" && w.Failures != before.Failures:
+			return "the failures of " + w.Name() + " are not what they were"
+		case w.Retire || w.Done:
+			return w.Name() + " has done nothing yet"
+		}
+		if w.Node != "" {
+			t.assigned[k] = w.Session
+		}
+		b := t.backup(k)
+		b.progress = read
+		k.epoch = 0
+		t.failed[k] = slices.Clone(w.FailedIn)
+	}
+	return ""
 }
 
 // changed checks that a record of a job may be followed by another one.
@@ -101,6 +258,15 @@ func (t *truth) changed(s *sim, before, after []byte) {
 	}
 	if now.State.Ended() && !old.State.Ended() {
 		t.ended++
+	}
+	if what := t.scaling(old, now); what != "" {
+		bad(what)
+	}
+	if now.Layout != old.Layout {
+		if what := t.divided(old, now); what != "" {
+			bad(what)
+		}
+		return
 	}
 	asked := 0
 	for i := range now.Workers {
@@ -176,6 +342,7 @@ func (t *truth) worker(j *cluster.Job, old, now *cluster.Worker, ended bool) str
 		switch was := uint64(cluster.Never); {
 		case i < len(old.FailedAt) && old.FailedAt[i] != was && at != old.FailedAt[i]:
 			return "a failure is moved"
+		case i < len(now.FailedIn) && now.FailedIn[i] == 0: // in an earlier layout
 		case at != was && !t.levels(whole, t.failed[whole][i], at):
 			return "a failure is at a level at which no later incarnation has begun"
 		}

@@ -41,6 +41,14 @@ type incarnation struct {
 	begun time.Time
 	takes time.Duration
 	stays bool // it cannot
+	// What becomes of it if the job is scaled.
+	layout uint64
+	count  int // workers that send to the sink
+	want   cluster.Scaling
+	since  time.Time // of what is wanted
+	slow   time.Duration
+	cannot bool
+	says   cluster.Rest
 }
 
 func (n *simNode) stop(d time.Duration) {
@@ -160,12 +168,92 @@ func (n *simNode) reconcile() {
 				n.workers = append(n.workers, &incarnation{
 					statusKey: k, phase: cluster.Loading, ready: n.s.now.Add(n.s.upTo(300 * time.Millisecond)),
 					takes: n.s.takes(), stays: n.s.fault(0.1),
+					layout: max(j.Layout, 1), slow: n.s.takes(), cannot: n.s.fault(0.02),
 				})
 			}
+			n.hold(k, j)
 			n.ask(k, w.Retire)
 		}
 	}
 	n.workers = slices.DeleteFunc(n.workers, func(w *incarnation) bool { return !assigned[w.statusKey] })
+}
+
+// hold tells a worker what the record wants of it.
+func (n *simNode) hold(k statusKey, j *cluster.Job) {
+	for _, w := range n.workers {
+		if w.statusKey != k {
+			continue
+		}
+		w.count = j.Spec.Operators[1].Workers
+		want := cluster.Scaling{}
+		if s := j.Scaling; s != nil && !s.Phase.Over() {
+			want = *s
+		}
+		if want.Phase != w.want.Phase || want.Round != w.want.Round {
+			w.want, w.since = want, n.s.now
+			w.says.Round, w.says.Cannot = want.Round, "" // what it has said of earlier rounds it goes on to say
+			if want.Phase != cluster.ScalePause && want.Phase != cluster.ScaleFreeze {
+				delete(n.s.truth.rest, k)
+			}
+		}
+	}
+}
+
+// comesToRest is one step of a worker that is to. It says whether it still works.
+func (n *simNode) comesToRest(w *incarnation, b *simBackup) bool {
+	t, s := &n.s.truth, n.s
+	slow := s.now.Sub(w.since) < w.slow
+	if w.cannot && (w.want.Phase == cluster.ScaleAsked && w.index == 0 || w.want.Phase == cluster.ScalePause) {
+		w.says.Cannot = "no"
+	}
+	switch {
+	case w.want.Phase == cluster.ScaleHold && w.operator == "read":
+		if !slow {
+			w.says.Held = w.want.Round
+		}
+		return false
+	case w.want.Phase != cluster.ScalePause && w.want.Phase != cluster.ScaleFreeze:
+		return true
+	case w.operator == "read":
+		w.rests(t)
+		return false
+	}
+	if slow {
+		return true
+	}
+	for _, from := range senders(w.statusKey, w.count) {
+		named := n.view[w.job].Worker(from.operator, from.index)
+		if named == nil {
+			return true
+		}
+		from.epoch = named.Epoch
+		if t.rest[from] != w.want.Round || t.backup(from).progress != b.progress {
+			return true
+		}
+	}
+	w.rests(t)
+	return false
+}
+
+// rests has a worker be at rest.
+func (w *incarnation) rests(t *truth) {
+	w.says.Paused = w.want.Round
+	t.rest[w.statusKey] = w.want.Round
+}
+
+// settles has a worker save what it has taken over from the layout before, and says whether it has.
+func (n *simNode) settles(w *incarnation) bool {
+	t, k := &n.s.truth, workerLayout(w.statusKey, w.layout)
+	switch {
+	case w.layout == 1 || t.settled[k]:
+		w.says.Settled = true
+		return true
+	case t.dropped[jobLayout(w.job, w.layout-1)] || !t.frozen[jobLayout(w.job, w.layout-1)]:
+		n.s.t.Errorf("%s/%d of %s takes over from layout %d, which is dropped or not frozen", w.operator, w.index, w.job, w.layout-1)
+	case n.s.chance(0.3):
+		t.settled[k] = true
+	}
+	return false
 }
 
 // takes is how long a worker takes to retire.
@@ -213,17 +301,25 @@ func (n *simNode) work(w *incarnation) {
 			w.phase = cluster.Retired
 			s.truth.retired[w.statusKey] = true
 		}
+	case w.phase == cluster.Done:
+		if b.fence <= w.epoch {
+			n.comesToRest(w, b)
+		}
 	case w.phase == cluster.Working:
 		w.items++
-		if b.fence > w.epoch {
+		if b.fence > w.epoch || s.truth.frozen[jobLayout(w.job, w.layout)] {
 			return // it can save nothing more
+		}
+		if !n.settles(w) {
+			return
 		}
 		switch w.why = ""; {
 		case s.truth.poison[w.job] && w.operator == "count" || s.fault(0.001):
 			w.phase, w.why = cluster.Broken, "panic"
+		case !n.comesToRest(w, b):
 		case b.progress >= simGoal:
 			w.phase = cluster.Done
-		case s.truth.comes(w.statusKey, b.progress):
+		case s.truth.comes(w.statusKey, b.progress, w.count):
 			b.progress++
 		}
 	}
@@ -258,8 +354,13 @@ func (n *simNode) beat(leaving bool) {
 		Ending: n.ending, Leaving: leaving, Suspects: n.suspicious(),
 	}
 	for _, w := range n.workers {
+		var rest *cluster.Rest
+		if w.want.ID != "" {
+			says := w.says
+			rest = &says
+		}
 		b.Workers = append(b.Workers, cluster.Status{
-			Job: w.job, Operator: w.operator, Index: w.index, Epoch: w.epoch, Phase: w.phase, Level: w.level, Error: w.why,
+			Rest: rest, Job: w.job, Operator: w.operator, Index: w.index, Epoch: w.epoch, Phase: w.phase, Level: w.level, Error: w.why,
 			Counters: cluster.Counters{Items: w.items},
 		})
 	}

@@ -1,6 +1,6 @@
 // Package clustersim holds the simulation of whole clusters: controllers, nodes and workers as they are, in one process and in
 // fake time, over a network (cluster/clustertest) that loses, doubles, delays and reorders, through processes that are
-// killed, cut off, half cut off, or stand still, all at once too. There is nothing in it but tests.
+// killed, cut off, half cut off, or stand still, all at once too, while operators are given other numbers of workers. There is nothing in it but tests.
 //
 // A run follows from a seed: a plan (topology, budgets, input), and what goes wrong when. All workers tell a ledger outside of
 // them what they do. It knows what no worker can: what an incarnation had that was lost, and who still works beside
@@ -14,6 +14,7 @@
 //	        failure in the record, or has moved in order, before there is another
 //	I5-I7   what a partition is given is numbered by who gives it, and of each giver the numbers grow, from those that the
 //	        restored state holds
+//	C8      once the record says that all are at rest nobody of that layout processes anything, and whoever is late is refused
 //
 // The machines of package threshold check themselves with the build tag invariants. Besides: records only change as they
 // may, nobody works whose lease is over or whose job has ended, and every job ends, with its results, once the faults have.

@@ -22,10 +22,18 @@ type ledger struct {
 	panicked atomic.Bool
 
 	mu      sync.Mutex
-	over    time.Time               // since when all nodes can know that the job has ended; zero before
-	worked  map[incarnation]bool    // has processed something
-	newest  map[incarnation]uint64  // epoch that has, of each worker: epoch 0
-	moved   map[incarnation]bool    // has ended without loss, the record says
+	over    time.Time                 // since when all nodes can know that the job has ended; zero before
+	worked  map[incarnation]bool      // has processed something
+	newest  map[incarnation]uint64    // epoch that has, of each worker: epoch 0
+	moved   map[incarnation]bool      // has ended without loss, the record says
+	failed  map[incarnation]bool      // has failed, the record says
+	divided map[incarnation]bool      // was at rest at the end of a layout
+	busyAt  map[incarnation]time.Time // when it has processed something last
+	resting map[incarnation]time.Time // since when it is at rest for good, the record says
+	bounds  []uint64                  // of each layout but the last, the highest epoch
+	unseen  func() []*cluster.Job     // records that are stored and of which nothing is known here yet
+	nodes   []*stream.Node            // operators
+	costs   []failure
 	zombies int                     // partitions that have worked beside a successor
 	sets    map[int][]*set          // by partition, those that have begun, the newest last
 	begun   int                     // how many have
@@ -42,8 +50,42 @@ type incarnation struct {
 	epoch    uint64
 }
 
+// failure is one that a job's record counts.
+type failure struct {
+	operator   string
+	k          uint64 // failures before it
+	partitions int    // of the operator, at that time
+}
+
+// layoutOf returns the layout that an epoch belongs to. The ledger is locked.
+func (l *ledger) layoutOf(epoch uint64) int {
+	bounds := slices.Clone(l.bounds)
+	for _, j := range l.unseen() {
+		if int(j.Layout) > max(len(bounds), 0)+1 {
+			bounds = append(bounds, before(j))
+		}
+	}
+	n := 1
+	for _, b := range bounds {
+		if epoch > b {
+			n++
+		}
+	}
+	return n
+}
+
+// before returns the highest epoch of the layout before that of a record, which is the first of its own.
+func before(j *cluster.Job) uint64 {
+	w := &j.Workers[0]
+	if w.Node == "" {
+		return w.Epoch
+	}
+	return w.Epoch - 1
+}
+
 func newLedger(p *plan) *ledger {
-	return &ledger{plan: p, worked: map[incarnation]bool{}, newest: map[incarnation]uint64{}, moved: map[incarnation]bool{}, sets: map[int][]*set{}, results: map[int]*results{}}
+	return &ledger{plan: p, worked: map[incarnation]bool{}, newest: map[incarnation]uint64{}, moved: map[incarnation]bool{}, failed: map[incarnation]bool{}, divided: map[incarnation]bool{},
+		busyAt: map[incarnation]time.Time{}, resting: map[incarnation]time.Time{}, sets: map[int][]*set{}, results: map[int]*results{}}
 }
 
 // fault notes what must not be. The ledger is locked.
@@ -57,6 +99,10 @@ func (l *ledger) fault(format string, args ...any) {
 func (l *ledger) works(w *worker) {
 	life := incarnation{w.at.Operator, w.at.Partition / l.plan.compute[w.at.Operator], w.at.Epoch}
 	l.worked[life] = true
+	l.busyAt[life] = time.Now()
+	if since, ok := l.resting[life]; ok {
+		l.fault("%s works %v after all workers of its job were at rest", w, time.Since(since))
+	}
 	life.epoch = 0
 	if l.newest[life] = max(l.newest[life], w.at.Epoch); l.newest[life] > w.at.Epoch && !w.zombie {
 		w.zombie = true
@@ -93,6 +139,9 @@ func (l *ledger) begin(s *set) {
 
 // compare looks what a set has that its successor was not restored with. The ledger is locked.
 func (l *ledger) compare(old, next *set) {
+	if l.layoutOf(old.at.Epoch) != l.layoutOf(next.at.Epoch) {
+		return // items have gone elsewhere
+	}
 	lost := 0
 	for id := range old.has {
 		_, had := old.base[id]
@@ -220,50 +269,47 @@ func (f final) Close() error {
 type cost struct{ lost, again uint64 }
 
 // mayCost adds up what each failure in a job's record may have cost, by the share that it had of the budgets.
-func (l *ledger) mayCost(j *cluster.Job, nodes []*stream.Node) cost {
+func (l *ledger) mayCost() cost {
 	var c cost
 	p := l.plan
-	for i := range j.Workers {
-		w := &j.Workers[i]
-		n := nodes[slices.IndexFunc(nodes, func(n *stream.Node) bool { return n.Name == w.Operator })]
+	for _, f := range l.costs {
+		n := l.nodes[slices.IndexFunc(l.nodes, func(n *stream.Node) bool { return n.Name == f.operator })]
 		if n.IsSource {
 			continue
 		}
 		risky := slices.ContainsFunc(n.Inputs, func(e *stream.Edge) bool { return !e.From.IsSource && !e.From.EmitOnClose })
 		emits := !n.IsSink && !n.EmitOnClose
-		for k := range w.Failures {
-			each := func(total uint64) uint64 { return p.params.Series.Grant(total, k) / uint64(n.Partitions()) }
-			var lost, again uint64
-			switch {
-			case p.guarantee == runtime.MiniBatch || p.guarantee == runtime.UpstreamBackup:
-				if emits {
-					again = 2 * p.batch
-				}
-			default:
-				if n.EmitOnClose {
-					theta := p.params.Theta * p.params.Series.Term(k) * errorbound.Share(errorbound.Count, errorbound.Added, n.Partitions())
-					lost += uint64(max(theta, 1))
-				}
-				if risky {
-					lost += each(p.params.L)
-				}
-				if emits {
-					lost += max(each(p.params.Gamma), 1)
-					again = max(each(p.params.L), 1)
-				}
+		each := func(total uint64) uint64 { return p.params.Series.Grant(total, f.k) / uint64(f.partitions) }
+		var lost, again uint64
+		switch {
+		case p.guarantee == runtime.MiniBatch || p.guarantee == runtime.UpstreamBackup:
+			if emits {
+				again = 2 * p.batch
 			}
-			c.lost += lost * uint64(n.Compute)
-			c.again += again * uint64(n.Compute)
+		default:
+			if n.EmitOnClose {
+				theta := p.params.Theta * p.params.Series.Term(f.k) * errorbound.Share(errorbound.Count, errorbound.Added, f.partitions)
+				lost += uint64(max(theta, 1))
+			}
+			if risky {
+				lost += each(p.params.L)
+			}
+			if emits {
+				lost += max(each(p.params.Gamma), 1)
+				again = max(each(p.params.L), 1)
+			}
 		}
+		c.lost += lost * uint64(n.Compute)
+		c.again += again * uint64(n.Compute)
 	}
 	return c
 }
 
 // check compares the result of a job that has finished with what it has to be.
-func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (was, may cost) {
+func (l *ledger) check(j *cluster.Job) (was, may cost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	may = l.mayCost(j, nodes)
+	may = l.mayCost()
 	count, seen := map[uint64]int{}, uint64(0)
 	for _, r := range l.results {
 		for i := range r.items {
@@ -292,10 +338,11 @@ func (l *ledger) check(j *cluster.Job, nodes []*stream.Node) (was, may cost) {
 func (l *ledger) audit(j *cluster.Job) {
 	spent := 0.0
 	for part, lives := range l.sets {
-		w := j.Worker("set", part/l.plan.compute["set"])
+		index := part / l.plan.compute["set"]
+		w := j.Worker("set", index)
 		for _, s := range lives {
 			switch {
-			case slices.Contains(w.FailedIn, s.at.Epoch), s.at.Epoch == w.Epoch:
+			case l.failed[incarnation{"set", index, s.at.Epoch}], w != nil && s.at.Epoch == w.Epoch:
 				spent += s.theta
 			case s.lost > 0:
 				l.fault("%s has moved without loss, and lost %d items", s, s.lost)

@@ -145,6 +145,18 @@ func (r *relay) RestoreState(s *stream.StateReader) (err error) {
 	return s.Err()
 }
 
+// MergeState implements stream.MergeState.
+func (r *relay) MergeState(s *stream.StateReader) error {
+	for s.Next() {
+		_, seen, err := s.Uint64()
+		if err != nil {
+			return err
+		}
+		r.seen += seen
+	}
+	return s.Err()
+}
+
 // set is a state that holds the very items it was given since the last close: a plain state under the Count norm. Every item
 // is an element of its own, so a partial backup holds those that are new since the last.
 type set struct {
@@ -156,6 +168,8 @@ type set struct {
 	lost  int // how much of it its successor lacked
 	begun int // which of all sets that have was the one; 0 before
 }
+
+func newSet(w worker) *set { return &set{worker: w, has: map[uint64]item{}} }
 
 func (s *set) SetTheta(theta float64) { s.theta = theta }
 
@@ -232,4 +246,18 @@ func (s *set) RestoreState(r *stream.StateReader) error {
 		}
 	}
 	return r.Err()
+}
+
+// merging is a set whose partitions may hold any items.
+type merging struct{ *set }
+
+// MergeState implements stream.MergeState.
+func (m merging) MergeState(r *stream.StateReader) error { return m.RestoreState(r) }
+
+// keyed is a set each of whose partitions holds the items that belong there.
+type keyed struct{ *set }
+
+// PartitionOf implements stream.Keyed.
+func (keyed) PartitionOf(key []byte, n int) int {
+	return stream.PartitionOfUint64(binary.LittleEndian.Uint64(key), n)
 }

@@ -27,6 +27,7 @@ type plan struct {
 	operators []cluster.Operator
 	shuffled  []bool // how items get to each operator
 	final     bool   // the sink cannot flush
+	keyed     bool   // sets say where their items belong, if these are not shuffled
 	compute   map[string]int
 	slow      string // operator that lingers at one of slowEvery items
 	slowEvery uint64
@@ -137,8 +138,10 @@ func (p *plan) topology(l *ledger, began time.Time, s *site) *stream.Topology {
 				}
 				return k, nil
 			}, options...)
+		case o.Name == "set" && p.keyed && !p.shuffled[i]:
+			out = stream.Then(out, o.Name, func() keyed { return keyed{newSet(w)} }, append(options, stream.EmitOnClose())...)
 		case o.Name == "set":
-			out = stream.Then(out, o.Name, func() *set { return &set{worker: w, has: map[uint64]item{}} }, append(options, stream.EmitOnClose())...)
+			out = stream.Then(out, o.Name, func() merging { return merging{newSet(w)} }, append(options, stream.EmitOnClose())...)
 		default:
 			out = stream.Then(out, o.Name, func() *relay { return &relay{worker: w} }, options...)
 		}
@@ -147,8 +150,8 @@ func (p *plan) topology(l *ledger, began time.Time, s *site) *stream.Topology {
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("job %s: %d items, one every %v, windows of %d, %v %+v batch %d, operators %+v shuffled %v final %v, %s lingers %v at each %d, %s panics at %d",
-		p.id, p.n, p.apart, p.window, p.guarantee, p.params, p.batch, p.operators, p.shuffled, p.final, p.slow, p.slowFor, p.slowEvery, p.panics, p.panicAt)
+	return fmt.Sprintf("job %s: %d items, one every %v, windows of %d, %v %+v batch %d, operators %+v shuffled %v final %v keyed %v, %s lingers %v at each %d, %s panics at %d",
+		p.id, p.n, p.apart, p.window, p.guarantee, p.params, p.batch, p.operators, p.shuffled, p.final, p.keyed, p.slow, p.slowFor, p.slowEvery, p.panics, p.panicAt)
 }
 
 // drawFaults is how bad the network is in a run.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,6 +59,7 @@ func TestSimulation(t *testing.T) {
 	require.Greater(t, sum.zombies, *simRuns/40)
 	require.Greater(t, sum.flushed, *simRuns/40)
 	require.Greater(t, sum.moves, *simRuns/4)
+	require.Greater(t, sum.scaled, *simRuns/4)
 }
 
 const (
@@ -76,6 +78,7 @@ const (
 type run struct {
 	t           *testing.T
 	rnd         *rand.Rand
+	draw        *rand.Rand // for all that is about numbers of workers: what else happens does not depend on it
 	say         bool
 	began       time.Time
 	net         *clustertest.Net
@@ -87,11 +90,15 @@ type run struct {
 	controllers []*site
 	later       []due
 	wanted      map[string][]byte // what users want of records; nil is none
+	wishes      int               // to scale, so far
+	scaling     time.Duration     // that is wished about so often; 0: never
+	rest        time.Duration     // how long jobs may take to come to rest
 
 	calm   atomic.Bool // all faults are over, and what they have led to
 	mu     sync.Mutex
 	faults []string // any goroutine, under mu
 	opened int      // stores that nodes have open, under mu
+	healed bool
 }
 
 // due is something to do at a time.
@@ -102,9 +109,10 @@ type due struct {
 
 func simulate(t *testing.T, seed uint64, sum *tally, say bool) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}, wanted: map[string][]byte{}}
+		r := &run{t: t, rnd: rand.New(rand.NewPCG(seed, 11)), draw: rand.New(rand.NewPCG(seed, 12)), say: say, began: time.Now(), store: backup.NewMemory(), ledgers: map[string]*ledger{}, wanted: map[string][]byte{}}
 		r.net = clustertest.New(t, seed, drawFaults(r.rnd))
 		lasts := 10*time.Second + r.upTo(20*time.Second)
+		r.scaling, r.rest = pick(r.draw, 0, 0, time.Second, 4*time.Second), pick(r.draw, 2*time.Second, 5*time.Second, 10*time.Second)
 		r.setUp(lasts)
 		r.disturb(lasts)
 		r.heal()
@@ -158,8 +166,15 @@ func (r *run) setUp(lasts time.Duration) {
 	slots := 0
 	for i := range 1 + r.rnd.IntN(2) {
 		p := drawPlan(r.rnd, fmt.Sprint("job", i), lasts)
+		p.keyed = r.draw.IntN(2) == 0
 		r.plans = append(r.plans, p)
 		l := newLedger(p)
+		nodes, err := p.topology(l, r.began, nil).Build()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		l.nodes = nodes
+		l.unseen = func() []*cluster.Job { return r.records.unseen(p.id) }
 		l.lease = r.records.lease
 		r.ledgers[p.id] = l
 		slots = max(slots, p.workers())
@@ -232,13 +247,46 @@ func (r *run) open(more int) {
 func (r *run) runController(ctx context.Context, s *site, p *clustertest.Process) error {
 	return leader.Run(ctx, leader.Options{
 		Name: s.name, Cluster: "sim", Records: p, Messages: p, Tick: beat / 4, Log: r.logger(s.name),
-		Machine: machine.Config{Beat: beat, SuspectFloor: 5 * beat / 2, DeadFloor: 6 * beat, Retire: 4 * time.Second, Calm: 3 * time.Second},
+		Machine: machine.Config{Beat: beat, SuspectFloor: 5 * beat / 2, DeadFloor: 6 * beat, Retire: 4 * time.Second, Calm: 3 * time.Second, Rest: r.rest},
+		OpenBackups: func(context.Context, *cluster.Job) (backup.Store, error) {
+			r.open(1)
+			return counted{p.Store(store, r.store), r}, nil
+		},
 	})
 }
 
 // submit has the record of a job made.
 func (r *run) submit(p *plan) {
 	r.wanted[cluster.JobKey(p.id)] = cluster.NewJob(p.id, p.spec(), time.Now()).Encode()
+}
+
+// wish asks for another number of workers of an operator, again and again.
+func (r *run) wish() {
+	r.scale(pick(r.draw, r.plans...))
+	if !r.healed {
+		r.after(time.Duration(r.draw.Int64N(int64(2*r.scaling))), r.wish)
+	}
+}
+
+// scale asks for another number of workers of one of a job's operators.
+func (r *run) scale(p *plan) {
+	operators := p.operators
+	if j := r.records.jobs[p.id]; j != nil {
+		operators = j.Spec.Operators
+	}
+	var able []cluster.Operator
+	for _, o := range operators {
+		if !o.Source && (!o.Sink || r.draw.IntN(8) == 0) { // a sink is refused
+			able = append(able, o)
+		}
+	}
+	if len(able) == 0 {
+		return
+	}
+	o := pick(r.draw, able...)
+	w := &cluster.ScaleWish{ID: fmt.Sprint("w", r.wishes), Operator: o.Name, Workers: 1 + (o.Workers+r.draw.IntN(2))%3}
+	r.wishes++
+	r.wanted[cluster.ScaleKey(p.id)] = w.Encode()
 }
 
 // ask does what users want of the records, if it has not been done.
@@ -251,7 +299,10 @@ func (r *run) ask() {
 		revision := r.records.there[key]
 		switch {
 		case value != nil && revision == 0:
-			_, _ = user.Create(ctx, key, value) // else it is tried again
+			_, err := user.Create(ctx, key, value) // else it is tried again
+			if err == nil && strings.HasPrefix(key, cluster.ScaleKey("")) {
+				delete(r.wanted, key) // the controller deletes it
+			}
 		case value == nil && revision != 0:
 			_ = user.Delete(ctx, key, revision)
 		}
@@ -287,6 +338,12 @@ func (r *run) disturb(lasts time.Duration) {
 	end := time.Now().Add(lasts)
 	apart := time.Second + r.upTo(3*time.Second)
 	next := time.Now().Add(r.upTo(apart))
+	if r.scaling > 0 {
+		if r.draw.IntN(2) == 0 {
+			apart *= 2 // no worker may be replaced while a job comes to rest
+		}
+		r.after(time.Duration(r.draw.Int64N(int64(r.scaling))), r.wish)
+	}
 	for time.Now().Before(end) && !r.failed() {
 		if !time.Now().Before(next) {
 			next = time.Now().Add(r.upTo(apart))
@@ -300,12 +357,16 @@ func (r *run) disturb(lasts time.Duration) {
 
 // heal ends all trouble.
 func (r *run) heal() {
+	r.healed = true
 	r.log("the trouble ends")
 	r.net.SetFaults(calm)
 	for len(r.later) > 0 {
 		next := r.later[0]
 		r.later = r.later[1:]
 		next.do()
+	}
+	for range pick(r.draw, 0, 1, 4) { // one that was given up must have left nobody behind
+		r.after(time.Duration(r.draw.Int64N(int64(8*time.Second))), func() { r.scale(pick(r.draw, r.plans...)) })
 	}
 }
 
@@ -360,13 +421,9 @@ func (r *run) judge(sum *tally) {
 	for _, p := range r.plans {
 		l, j := r.ledgers[p.id], r.records.jobs[p.id]
 		if j != nil && j.State == cluster.Finished {
-			nodes, err := p.topology(l, r.began, r.nodes[0]).Build()
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			was, may := l.check(j, nodes)
+			was, may := l.check(j)
 			r.log("job %s, %d incidents: %+v of %+v", p.id, j.Incidents, was, may)
-			sum.add(l, j, was, may)
+			sum.add(l, was, may)
 		}
 		for _, f := range l.faults {
 			bad = true

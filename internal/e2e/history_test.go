@@ -198,8 +198,12 @@ func (c *checker) changed(revision uint64, was, is *cluster.Job) {
 		c.fault(revision, "job %s is %s after it was %s", is.ID, is.State, was.State)
 	}
 	for i := range is.Workers {
-		a, b := &was.Workers[i], &is.Workers[i]
-		if b.Epoch < a.Epoch || b.Failures < a.Failures && b.Epoch == a.Epoch || a.Done && !b.Done {
+		b := &is.Workers[i]
+		a := was.Worker(b.Operator, b.Index)
+		if a == nil {
+			continue // it is new
+		}
+		if b.Epoch < a.Epoch || b.Failures < a.Failures && b.Epoch == a.Epoch || a.Done && !b.Done && is.Layout == was.Layout {
 			c.fault(revision, "worker %s of job %s goes back from %+v to %+v", a.Name(), is.ID, *a, *b)
 		}
 	}

@@ -165,6 +165,13 @@ func (s *system) submit() []job {
 		{id: "batches", args: []string{"heavy-hitter", "--items", "5M", "--guarantee", "mini-batch"}, exact: true, from: 20_000, most: 200_000},
 		{id: "exact", args: []string{"heavy-hitter", "--items", "8000", "--guarantee", "error-free"}, exact: true, from: 10, most: 150},
 	}
+	s.submitAll(jobs)
+	return jobs
+}
+
+// submitAll submits jobs and waits until all of them are in the midst of their work.
+func (s *system) submitAll(jobs []job) {
+	s.t.Helper()
 	for _, j := range jobs {
 		s.command(append(append([]string{"job", "submit"}, j.args...), "--id", j.id)...)
 	}
@@ -176,7 +183,6 @@ func (s *system) submit() []job {
 		state := get(s.seen, func() cluster.State { return s.seen.jobs[j.id].State })
 		require.Equal(s.t, cluster.Running, state, "job %s, when the fault is about to happen", j.id)
 	}
-	return jobs
 }
 
 var text struct {
