@@ -32,7 +32,7 @@ vet: ## go vet, with and without the invariant checks
 lint: ## staticcheck
 	$(GO) tool staticcheck ./...
 
-race: ## the tests with the race detector and every invariant checked as the jobs run
+race: ## the tests with the race detector, every invariant checked as the jobs run, and more cases and seeds than in make test
 	$(GO) test -race -tags invariants -timeout 20m ./...
 
 sim: ## the protocol simulation, 20,000 seeds, those of backup servers and controllers, more random topologies, and clusters in fake time
