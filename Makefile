@@ -25,15 +25,16 @@ check: fmt vet lint race sim e2e fuzz ## all that must hold: format, vet, static
 fmt: ## fail if gofmt would change a file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 
-vet: ## go vet, with and without the invariant checks
+vet: ## go vet, with and without the invariant checks and the tests of real processes
 	$(GO) vet ./...
-	$(GO) vet -tags invariants ./...
+	$(GO) vet -tags invariants,e2e ./...
 
-lint: ## staticcheck
-	$(GO) tool staticcheck ./...
+lint: ## staticcheck, of the tests of real processes and those of make race alone, too
+	$(GO) tool staticcheck -tags invariants,e2e ./...
 
-race: ## the tests with the race detector and every invariant checked as the jobs run
+race: ## the tests with the race detector, every invariant checked as the jobs run, and more cases and seeds than in make test
 	$(GO) test -race -tags invariants -timeout 20m ./...
+	$(GO) test -race -tags e2e -run '^Test(Process|Proxy|History|Reigns|Flat)$$' ./internal/chaos ./internal/e2e ./internal/soak
 
 sim: ## the protocol simulation, 20,000 seeds, those of backup servers and controllers, more random topologies, and clusters in fake time
 	$(GO) test ./threshold -run Simulation -sim.runs=20000
@@ -45,8 +46,8 @@ sim: ## the protocol simulation, 20,000 seeds, those of backup servers and contr
 	$(GO) test -tags invariants ./internal/clustersim -run Simulation -sim.runs=200
 
 e2e: ## clusters of real processes that are killed, stopped and cut off; the seed is printed, E2E="-e2e.seed N" takes one
-	$(GO) test ./internal/chaos -count 1 -timeout 5m -e2e
-	$(GO) test ./internal/e2e -count 1 -timeout 20m -e2e $(E2E)
+	$(GO) test -tags e2e ./internal/chaos -count 1 -timeout 5m
+	$(GO) test -tags e2e ./internal/e2e -count 1 -timeout 20m $(E2E)
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	@set -e; for pkg in $$($(GO) list ./...); do \
@@ -66,10 +67,10 @@ bench-nats: ## items per second and latency between two processes over NATS on l
 	$(GO) test ./transport/link -run TwoProcesses -v -count 1 -link.for $(NATSTIME)
 
 bench-cluster: ## how soon a cluster notices that a node or controller was killed, and goes on; memory of idle processes
-	$(GO) test ./internal/soak -run Figures -figures -v -count 1 -timeout 30m
+	$(GO) test -tags e2e ./internal/soak -run Figures -figures -v -count 1 -timeout 30m
 
 soak: ## a cluster of real processes under jobs and kills for SOAK: nothing may grow
-	$(GO) test ./internal/soak -run Soak -soak $(SOAK) -v -count 1 -timeout 0
+	$(GO) test -tags e2e ./internal/soak -run Soak -soak $(SOAK) -v -count 1 -timeout 0
 
 data: ## fetch the larger real inputs into .data/
 	sh data/fetch.sh .data

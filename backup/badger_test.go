@@ -13,6 +13,8 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 func TestBadgerKeepsEverythingAcrossOpenings(t *testing.T) {
@@ -185,7 +187,8 @@ func TestBadgerStopsAfterAFailedWrite(t *testing.T) {
 // Damage inside the database's own files is an error or is found by the records' checksums; it never ends the process.
 func TestBadgerWithDamagedTables(t *testing.T) {
 	for _, harm := range []string{"flip", "cut"} {
-		for step := range 12 {
+		steps := thorough.Number(5, 12)
+		for step := range steps {
 			dir := t.TempDir()
 			s, err := OpenBadger(dir, BadgerOptions{})
 			require.NoError(t, err)
@@ -197,9 +200,9 @@ func TestBadgerWithDamagedTables(t *testing.T) {
 			b, err := os.ReadFile(tables[0])
 			require.NoError(t, err)
 			if harm == "flip" {
-				b[len(b)*step/12] ^= 0x10
+				b[len(b)*step/steps] ^= 0x10
 			} else {
-				b = b[:len(b)*step/12]
+				b = b[:len(b)*step/steps]
 			}
 			require.NoError(t, os.WriteFile(tables[0], b, 0o600))
 

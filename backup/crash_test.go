@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // crashDirVariable makes the test binary a process that commits until it is killed; see TestMain.
@@ -114,16 +116,13 @@ func TestKilledProcess(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	for _, sync := range []string{"", "1"} {
 		t.Run("sync="+sync, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 2))
-			rounds := 6
-			if testing.Short() {
-				rounds = 2
-			}
-			for round := range rounds {
-				acked := killWriter(t, dir, sync, 2*round+1, 1+rng.IntN(1200))
+			for round := range thorough.Number(3, 6) {
+				acked := killWriter(t, dir, sync, 2*round+1, 1+rng.IntN(thorough.Number(500, 1200)))
 				s, err := OpenBadger(dir, BadgerOptions{})
 				require.NoError(t, err)
 				n := checkCrashed(t, OpenPartition(s, testKey, uint64(2*round+2)))
@@ -173,7 +172,7 @@ func TestCopiedDirectory(t *testing.T) {
 		end := next + uint64(commits)
 		return runCommits(p, next, func(n uint64) bool { return n == end }, func(n uint64) bool { next = n + 1; return false })
 	}
-	for i := range 12 {
+	for i := range thorough.Number(6, 12) {
 		require.NoError(t, run(rng.IntN(150)))
 		acked, during := next-1, rng.IntN(60)
 		finished := make(chan error, 1)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 func TestMain(m *testing.M) {
@@ -17,6 +19,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, crashWriter(dir)) // returns only if it fails
 		os.Exit(1)
 	}
+	thorough.Rapid(30)
 	goleak.VerifyTestMain(m)
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // Every Marker keeps the newest mark of each owner, and none of who was fenced.
@@ -66,7 +68,7 @@ func TestMarks(t *testing.T) {
 func TestMarksOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for round := range 40 {
+	for round := range thorough.Number(15, 40) {
 		s := openTestBadger(t, dir, BadgerOptions{})
 		m := s.(Marker)
 		for _, owner := range []string{"j/i/op/0", "j/i/op/1"} {
@@ -101,7 +103,7 @@ func TestMarksOnDisk(t *testing.T) {
 
 // A damaged name makes a slot free; a file that was cut goes on where it ends.
 func TestDamagedMarkFiles(t *testing.T) {
-	for at := 0; at < markSlotBytes; at += 257 {
+	for at := 0; at < markSlotBytes; at += thorough.Number(1021, 257) {
 		dir := t.TempDir()
 		s := openTestBadger(t, dir, BadgerOptions{})
 		_, err := s.(Marker).Mark("j/i/op/0", 1, []byte("mark"))

@@ -53,7 +53,7 @@ func TestBackupServerIsKilled(t *testing.T) {
 	var out bytes.Buffer
 	killed := 0
 	errs := &trigger{mark: "recovered  sketch/0", do: func() { server.restart(); killed++ }}
-	code := cli.Main(t.Context(), strings.Fields("afstream run heavy-hitter --items 2000000 --workers 2 --theta 1000 --source-replay=false "+
+	code := cli.Main(t.Context(), strings.Fields("afstream run heavy-hitter --items 500000 --workers 2 --theta 1000 --source-replay=false "+
 		"--fail sketch/0@20% --fail sketch/1@60% --verify --backup-server "+server.url), &out, errs, cli.HeavyHitter())
 	require.Equal(t, cli.ExitOK, code, errs.String())
 	require.Equal(t, 1, killed)

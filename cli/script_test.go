@@ -1,9 +1,12 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +48,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "refuses": refuses},
 	})
 }
 
@@ -65,7 +68,21 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		code = exit.ExitCode()
 	}
-	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
+	checkEnd(ts, want, code, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+}
+
+// refuses runs a command line that cannot work: refuses PROGRAM ARGS... It is as exits 2, but in this process, which saves
+// starting one for each of them; so it knows nothing of the directory, the environment and the stdin of the script.
+func refuses(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: refuses PROGRAM ARGS...")
+	}
+	var stdout, stderr bytes.Buffer
+	code := cli.Main(context.Background(), args, io.MultiWriter(&stdout, ts.Stdout()), io.MultiWriter(&stderr, ts.Stderr()), cli.Jobs()...)
+	checkEnd(ts, cli.ExitUsage, code, stdout.String(), stderr.String())
+}
+
+func checkEnd(ts *testscript.TestScript, want, code int, stdout, stderr string) {
 	if code != want {
 		ts.Fatalf("exit code %d, want %d\n%s%s", code, want, stdout, stderr)
 	}

@@ -11,10 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	thorough.Rapid(25)
+	goleak.VerifyTestMain(m)
+}
 
 // writeFile writes a file of the test's own and returns its path.
 func writeFile(t testing.TB, name string, content []byte) string {

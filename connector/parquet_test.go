@@ -7,6 +7,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 func TestParquet(t *testing.T) {
@@ -76,14 +78,15 @@ func TestParquetWeights(t *testing.T) {
 // never a panic.
 func TestDamagedParquet(t *testing.T) {
 	content := parquetFile(t, 20)
-	for i := range content {
+	step := thorough.Number(5, 1)
+	for i := 0; i < len(content); i += step {
 		damaged := bytes.Clone(content)
 		damaged[i] ^= 0xff
 		o := KeyedOptions{Reader: bytes.NewReader(damaged), Format: FormatParquet, Key: "key", Weight: "w", OnBad: SkipBad}
 		items, _ := drain(open(t, o), 10)
 		require.LessOrEqual(t, len(items), 1000)
 	}
-	for cut := range len(content) {
+	for cut := 0; cut < len(content); cut += step {
 		o := KeyedOptions{Reader: bytes.NewReader(content[:cut]), Format: FormatParquet, Key: "key"}
 		_, err := drain(open(t, o), 10)
 		require.True(t, cut == 0 || err != nil)

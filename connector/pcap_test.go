@@ -11,6 +11,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // TestShippedCapture checks the known facts of the capture that comes with the program.
@@ -32,11 +34,7 @@ func TestShippedCapture(t *testing.T) {
 // TestCapturesAgreeWithGopacket compares every packet of the shipped capture with what
 // gopacket's own decoding says of it.
 func TestCapturesAgreeWithGopacket(t *testing.T) {
-	n := 26_068
-	if raceEnabled {
-		n = 1000 // nothing here is concurrent
-	}
-	packets(t, n, func(p []byte, r *pcapgo.Reader, _ int) {
+	packets(t, thorough.Number(4000, 26_068), func(p []byte, r *pcapgo.Reader, _ int) {
 		checkPacket(t, r.LinkType(), p)
 	})
 }

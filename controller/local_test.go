@@ -3,7 +3,6 @@ package controller_test
 import (
 	"context"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -16,16 +15,13 @@ import (
 
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
 
-// TestMain has random tests draw less where the invariants are not checked as they run: make race draws more.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue && !controller.ChecksInvariants {
-		_ = checks.Value.Set("40")
-	}
+	thorough.Rapid(15)
 	goleak.VerifyTestMain(m)
 }
 
@@ -251,7 +247,7 @@ func TestBudgets(t *testing.T) {
 // The guarantees without an error have none, whatever fails.
 func TestExactGuarantees(t *testing.T) {
 	for _, g := range []worker.Guarantee{worker.ErrorFree, worker.MiniBatch} {
-		for seed := range uint64(5) {
+		for seed := range uint64(thorough.Number(2, 5)) {
 			const n = 30_000
 			var out gather[[8]uint64]
 			topo := sumsTopology(n, 2, &out)

@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 )
 
 // Workers that move cost nothing: with moves and no failure all items arrive, once.
 func TestMovesCostNothing(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	moved := 0
-	for seed := uint64(1); moved < 40 && seed < 200; seed++ {
+	for seed := uint64(1); moved < thorough.Number(10, 40) && seed < 200; seed++ {
 		const n = 30_000
 		o := options(50, 20, 100)
 		o.PipeSources = seed%2 == 0

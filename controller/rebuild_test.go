@@ -11,6 +11,7 @@ import (
 
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -212,6 +213,7 @@ const unbounded = 1 << 20
 // TestRebuilds runs a join through random failures at random points, while it is being rebuilt included. Theta is mostly such that
 // a state that is restored, and not rebuilt, may lose everything.
 func TestRebuilds(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	rapid.Check(t, func(rt *rapid.T) {
 		h := herding{
 			n:       rapid.Uint64Range(herd, rapid.SampledFrom([]uint64{2_000, 2_000, 6_000, 20_000}).Draw(rt, "up to")).Draw(rt, "items"),
@@ -245,8 +247,9 @@ func TestRebuilds(t *testing.T) {
 
 // A place may be far behind the marks: sources keep what is between the two, also through failures of their own.
 func TestSourcesKeepWhatARebuildNeeds(t *testing.T) {
+	longer := uint64(thorough.Number(2000, 4000))
 	for _, one := range []bool{true, false} {
-		h := herding{n: 80_000, sources: 1, longer: 4000, one: one, workers: 1, compute: 1, limit: unbounded}
+		h := herding{n: 20 * longer, sources: 1, longer: longer, one: one, workers: 1, compute: 1, limit: unbounded}
 		var out gather[[2]uint64]
 		o := options(1<<30, 300, 400)
 		for i, share := range []float64{0.55, 0.6, 0.65, 0.8, 0.95} {
@@ -260,7 +263,7 @@ func TestSourcesKeepWhatARebuildNeeds(t *testing.T) {
 		for _, f := range r.Failures {
 			replayed += f.Replayed
 		}
-		require.Greater(t, replayed, uint64(4000*herd)/2, "the state holds twice as many of each input")
+		require.Greater(t, replayed, longer*herd/2, "the state holds twice as many of each input")
 	}
 }
 

@@ -224,6 +224,7 @@ func stage(s stream.Stream[uint64], keyed bool, opts ...stream.Option) stream.St
 
 // Without a failure every item counts once, however often the number of workers changes, and wherever.
 func TestScalingCostsNothing(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	scaled := 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		n := uint64(8000)
@@ -287,6 +288,7 @@ func requireAllOnce(t require.TestingT, got []item, n uint64, format string, arg
 // With failures, moves and windows the bounds hold as they do without a change: what was lost before and what may be
 // lost after add up to no more.
 func TestScalingThroughFailures(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	scaled := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.Uint64Range(500, 8000).Draw(rt, "items")

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // fake is an experiment whose runs cost nothing: 3 cases, of which the first is the baseline. before is called by each
@@ -122,14 +124,14 @@ func TestGoesOnAfterInterruption(t *testing.T) {
 	}
 }
 
-// TestGoesOnAfterTear cuts the file at every byte: whole lines stay, and the next run makes up for the rest.
+// TestGoesOnAfterTear cuts the file wherever it can be cut: whole lines stay, and the next run makes up for the rest.
 func TestGoesOnAfterTear(t *testing.T) {
 	want := whole(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "fake.csv")
 	header := strings.Index(want, "\n") + 1
 	e := fake(always, 30)
-	for cut := range want {
+	for cut := 0; cut < len(want); cut += thorough.Number(7, 1) {
 		require.NoError(t, os.WriteFile(path, []byte(want[:cut]), 0o600))
 		f, err := e.open(path)
 		require.NoError(t, err, "cut at %d", cut)

@@ -36,10 +36,10 @@ func TestAggregateThroughFailures(t *testing.T) {
 			require.Zero(t, v.SumCountError, "exact")
 		}
 	}
-	for _, measure := range []aggregate.Measure{aggregate.ByCount, aggregate.BySum} {
-		for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
+	for i, measure := range []aggregate.Measure{aggregate.ByCount, aggregate.BySum} {
+		for j, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
 			t.Run(fmt.Sprintf("%v, %v", measure, norm), func(t *testing.T) {
-				throughFailures(t, allPromises(), map[string][]string{
+				throughFailures(t, part{3, i + j}, allPromises(), map[string][]string{
 					"all": {"aggregate/0@2000", "aggregate/1@5000", "items/0@50%", "table/0@1"},
 				}, func(t *testing.T, c trial) {
 					a := DefaultAggregate()

@@ -70,13 +70,13 @@ func readyJobs() map[string]readyJob {
 		},
 		JoinName: func(ctx context.Context, set func(e *Engine)) (string, error) {
 			j := DefaultJoin()
-			j.Flights = 5000
+			j.Flights = 2000
 			set(&j.Engine)
 			return reported(j.Run(ctx))
 		},
 		LogisticRegressionName: func(ctx context.Context, set func(e *Engine)) (string, error) {
 			j := DefaultLogisticRegression()
-			j.Workers = 1
+			j.Workers, j.Examples = 1, 5000
 			set(&j.Engine)
 			return reported(j.Run(ctx))
 		},

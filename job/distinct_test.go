@@ -15,7 +15,7 @@ import (
 
 // TestDistinctThroughFailures checks what the job says about itself under every guarantee.
 func TestDistinctThroughFailures(t *testing.T) {
-	throughFailures(t, allPromises(), map[string][]string{
+	throughFailures(t, part{n: 1}, allPromises(), map[string][]string{
 		"all": {"distinct/0@1000", "distinct/1@2000", "items/0@50%", "merge/0@1"}, // the sink has one item only
 	}, func(t *testing.T, c trial) {
 		d := DefaultDistinct()

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/data"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/worker"
 )
 
@@ -42,18 +45,23 @@ func allPromises() []worker.Guarantee {
 	return []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup}
 }
 
+// part says which of its trials throughFailures makes: the one in n that a variant of the job gets if all share them, see
+// thorough.Tries. With a different promise, input, list of failures or variant it is another one.
+type part struct{ n, variant int }
+
 // throughFailures runs a job as one subtest for each way to read its input, each promise, and each of some lists of
 // failures that are written as on the command line. Guarantees that go by batches are refused for a pipe.
-func throughFailures(t *testing.T, promises []worker.Guarantee, failing map[string][]string, run func(t *testing.T, c trial)) {
+func throughFailures(t *testing.T, p part, promises []worker.Guarantee, failing map[string][]string, run func(t *testing.T, c trial)) {
 	t.Helper()
-	for _, pipe := range []bool{false, true} {
-		for _, promise := range promises {
-			for name, texts := range failing {
-				if pipe && exact(promise) {
+	names := slices.Sorted(maps.Keys(failing))
+	for i, pipe := range []bool{false, true} {
+		for j, promise := range promises {
+			for k, name := range names {
+				if pipe && exact(promise) || !thorough.Tries(p.n, p.variant, i, j, k) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, pipe %v, %v", name, pipe, promise), func(t *testing.T) {
-					run(t, trial{pipe, promise, name, faults(t, texts...)})
+					run(t, trial{pipe, promise, name, faults(t, failing[name]...)})
 				})
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/worker"
 )
 
@@ -48,9 +49,9 @@ func fromText(t *testing.T, content string) HeavyHitter {
 
 // TestVerifiedThroughFailures runs the job through failures of every operator, and checks what it says about itself.
 func TestVerifiedThroughFailures(t *testing.T) {
-	for _, series := range []errorbound.Series{errorbound.Geometric, errorbound.Telescoping} {
+	for i, series := range []errorbound.Series{errorbound.Geometric, errorbound.Telescoping} {
 		t.Run(series.String(), func(t *testing.T) {
-			throughFailures(t, []worker.Guarantee{worker.Approximate}, map[string][]string{
+			throughFailures(t, part{3, i}, []worker.Guarantee{worker.Approximate}, map[string][]string{
 				"sketches":        {"sketch/0@30%", "sketch/1@50%", "sketch/0@80%"},
 				"source":          {"trace/0@50%"},
 				"merge and table": {"merge/0@1", "table/0@1"},
@@ -80,7 +81,7 @@ func TestVerifiedThroughFailures(t *testing.T) {
 func TestRandomFailuresAreReproducible(t *testing.T) {
 	h := generated(100_000)
 	h.RandomFaults, h.Verify = 5, true
-	for seed := range uint64(5) {
+	for seed := range uint64(thorough.Number(2, 5)) {
 		h.Seed = seed
 		in, err := h.openInput()
 		require.NoError(t, err)
@@ -342,7 +343,7 @@ func TestInterruptedWhileItVerifies(t *testing.T) {
 }
 
 func TestBackupDirDoesNotGrow(t *testing.T) {
-	h := generated(50_000)
+	h := generated(20_000)
 	h.BackupDir, h.Theta = t.TempDir(), 10
 	elements := func() int {
 		store, err := backup.OpenBadger(h.BackupDir, backup.BadgerOptions{})

@@ -16,16 +16,20 @@ import (
 	"github.com/afstream/afstream/algorithms/histogram"
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/worker"
 )
 
 // TestHistogramThroughFailures checks what the job says about itself, under every guarantee and with both layouts.
 func TestHistogramThroughFailures(t *testing.T) {
-	for _, layout := range []Layout{EquiWidth, Quantile} {
-		for _, pipe := range []bool{false, true} {
-			for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-				if pipe && exact(g) {
-					continue // refused
+	for i, layout := range []Layout{EquiWidth, Quantile} {
+		for j, pipe := range []bool{false, true} {
+			for k, g := range allPromises() {
+				if pipe && exact(g) { // refused
+					continue
+				}
+				if !thorough.Tries(2, i, j, k) {
+					continue
 				}
 				t.Run(fmt.Sprintf("%s, pipe %v, %v", layout, pipe, g), func(t *testing.T) {
 					h := DefaultHistogram()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/worker"
 )
 
@@ -34,7 +35,7 @@ func TestPlannedJobKeepsItsTarget(t *testing.T) {
 		"pipe, one value": func(h *HeavyHitter) { h.PipeSources, h.Compensate, h.Generator.Keys = true, true, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(3) {
+			for seed := range uint64(thorough.Number(1, 3)) {
 				h := wanted(80_000)
 				change(&h)
 				h.Seed, h.Generator.Seed, h.RandomFaults = seed, seed, 5

@@ -12,16 +12,20 @@ import (
 	"github.com/afstream/afstream/algorithms/reservoir"
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/worker"
 )
 
 // TestSampleThroughFailures checks what the job says about itself, under every guarantee and in both ways to draw.
 func TestSampleThroughFailures(t *testing.T) {
-	for _, weighted := range []bool{false, true} {
-		for _, pipe := range []bool{false, true} {
-			for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup} {
-				if pipe && exact(g) {
-					continue // refused
+	for i, weighted := range []bool{false, true} {
+		for j, pipe := range []bool{false, true} {
+			for k, g := range allPromises() {
+				if pipe && exact(g) { // refused
+					continue
+				}
+				if !thorough.Tries(2, i, j, k) {
+					continue
 				}
 				t.Run(fmt.Sprintf("weighted %v, pipe %v, %v", weighted, pipe, g), func(t *testing.T) {
 					s := DefaultSample()

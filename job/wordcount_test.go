@@ -20,7 +20,7 @@ import (
 // TestWordCountThroughFailures checks what the job says about itself under every guarantee, in both shapes, whatever
 // fails.
 func TestWordCountThroughFailures(t *testing.T) {
-	for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
+	for i, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1} {
 		check := func(t *testing.T, c trial, w WordCount) {
 			c.in(&w.Engine)
 			w.Words.Norm, w.Theta, w.L, w.Gamma = norm, 600, 20, 20
@@ -36,13 +36,13 @@ func TestWordCountThroughFailures(t *testing.T) {
 			}
 		}
 		t.Run(fmt.Sprint("one stage, ", norm), func(t *testing.T) {
-			throughFailures(t, allPromises(), map[string][]string{
+			throughFailures(t, part{3, i}, allPromises(), map[string][]string{
 				"all": {"count/0@100", "count/1@200", "text/0@50%", "merge/0@1", "table/0@1"},
 			}, func(t *testing.T, c trial) { check(t, c, DefaultWordCount()) })
 		})
 		short := textFile(t, string(opticks(t)[:40_000])) // what is backed up word by word takes its time
 		t.Run(fmt.Sprint("split, ", norm), func(t *testing.T) {
-			throughFailures(t, allPromises(), map[string][]string{
+			throughFailures(t, part{3, i + 1}, allPromises(), map[string][]string{
 				"all": {"split/0@10", "tally/1@500", "text/0@50%", "tally/0@1000", "merge/0@1"},
 			}, func(t *testing.T, c trial) {
 				w := DefaultWordCount()

@@ -11,7 +11,7 @@ import (
 // them, in one goroutine: a seeded scheduler picks the next enabled action. Every run is compared with what a
 // failure-free run of the same input gives, item by item.
 var (
-	simRuns = flag.Int("sim.runs", 0, "seeded runs of the protocol simulation; 0: 5000, or 500 under the race detector, which "+
+	simRuns = flag.Int("sim.runs", 0, "seeded runs of the protocol simulation; 0: 1500, or 500 under the race detector, which "+
 		"has nothing to find in one goroutine")
 	simSeed = flag.Uint64("sim.seed", 0, "replay the one run of this seed")
 )
@@ -23,7 +23,7 @@ func runs() uint64 {
 	case raceDetector:
 		return 500
 	}
-	return 5000
+	return 1500
 }
 
 func TestProtocolSimulationKeepsItsBounds(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/internal/statetest"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 )
 
@@ -39,7 +40,7 @@ func TestAgainstExact(t *testing.T) {
 	const eps, delta, keys, items = 0.01, 0.05, 5000, 50_000
 	shape := errorbound.CountMinFor(eps, delta)
 	over, asked := 0, 0
-	for seed := range uint64(20) {
+	for seed := range uint64(thorough.Number(6, 20)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		zipf := rand.NewZipf(r, 1.1, 1, keys-1)
 		s, exact := mustNew(t, Params{Rows: shape.Rows, Width: shape.Width}), map[uint64]float64{}

@@ -15,6 +15,7 @@ import (
 	"github.com/afstream/afstream/data"
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/internal/statetest"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 type flight struct {
@@ -127,7 +128,7 @@ func connections() Options[string, flight, flight] {
 // than the bound, which is measured, as is memory.
 func TestConnections(t *testing.T) {
 	const theta, failures = 50, 10
-	flights := flightsOf(t)
+	flights := flightsOf(t)[:thorough.Number(8000, 20_000)]
 	want := Exact(connections(), flights, flights)
 	most := map[int]int{} // partners by row
 	for _, p := range want {
@@ -163,7 +164,7 @@ func TestConnections(t *testing.T) {
 	}
 	none, kept, _ := run(0)
 	require.Zero(t, none.Missing+none.Extra)
-	require.Less(t, kept, 4000, "of 40,000 rows")
+	require.Less(t, kept, 4000, "of %d rows", 2*len(flights))
 	some, _, bytes := run(failures)
 	bound := MissingPairs(errorbound.Params{Theta: theta * failures}, float64(beta))
 	t.Logf("%d pairs, beta %d, at most %d rows kept; with %d failures at theta=%d each: %+v, bound %v, %d bytes backed up",

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/afstream/afstream/internal/statetest"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // population is both inputs of a join, with the sum over all pairs.
@@ -59,12 +60,12 @@ func TestRippleIsExactOnEverything(t *testing.T) {
 // TestRippleInterval: the interval holds the truth about as often as it says, the estimate has no bias, and the
 // estimated variance is the variance of the estimate.
 func TestRippleInterval(t *testing.T) {
-	const runs = 1500
+	runs := float64(thorough.Number(600, 1500))
 	p := newPopulation(2, 2000, 30)
 	for _, o := range []RippleOptions{{0.1, 0.1, 0.95}, {0.3, 0.05, 0.8}, {1, 0.1, 0.9}} {
 		r := rand.New(rand.NewPCG(9, 9))
 		hits, sum, squares, halves := 0.0, 0.0, 0.0, 0.0
-		for range runs {
+		for range int(runs) {
 			ripple := p.sample(t, o, r)
 			e := ripple.Estimate()
 			if math.Abs(e.Sum-p.sum) <= e.Half {

@@ -20,6 +20,7 @@ func openBadger(t testing.TB) backup.Store {
 }
 
 func TestCopiesAreAStore(t *testing.T) {
+	t.Parallel()
 	for n := 1; n <= 3; n++ {
 		t.Run(fmt.Sprintf("%d in memory", n), func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB) backup.Store { return New(openMembers(t, n, openMemory), Options{}) })

@@ -100,7 +100,12 @@ func TestDialGoesOnWithoutAServer(t *testing.T) {
 	require.Empty(t, s.Suspicions())
 	require.Equal(t, []string{"x"}, keysOf(t, c.stores["two"]))
 	require.NoError(t, s.Close())
+}
 
+// Without any server there is nothing to open, and names have to differ.
+func TestDialRefuses(t *testing.T) {
+	t.Parallel()
+	c := startServers(t, "one")
 	_, err := Dial(t.Context(), c.address, []string{"three", "four"}, Options{})
 	require.ErrorIs(t, err, remote.ErrNoAnswer)
 	require.ErrorContains(t, err, "three")

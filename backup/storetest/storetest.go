@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // entryBytes is what an entry counts beside its bytes; see backup.Batch.Size.
@@ -94,8 +95,9 @@ func storeKeepsOrderAndPrefix(t *testing.T, s backup.Store) {
 }
 
 func storeAppliesInOrderOfCalls(t *testing.T, s backup.Store) {
+	n := thorough.Number(500, 2000)
 	var wg sync.WaitGroup
-	for i := range 2000 {
+	for i := range n {
 		wg.Add(1)
 		b := batch("o", 1, fmt.Sprintf("k=%d", i), fmt.Sprintf("n%d=x", i))
 		if i > 0 {
@@ -107,12 +109,13 @@ func storeAppliesInOrderOfCalls(t *testing.T, s backup.Store) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, []string{"k=1999", "n1999=x"}, contents(t, s, ""))
+	require.Equal(t, []string{fmt.Sprintf("k=%d", n-1), fmt.Sprintf("n%d=x", n-1)}, contents(t, s, ""))
 }
 
 // A batch is all there or not at all, whenever one looks.
 func storeAppliesAtoms(t *testing.T, s backup.Store) {
-	const writers, rounds = 4, 200
+	const writers = 4
+	rounds := thorough.Number(50, 200)
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {

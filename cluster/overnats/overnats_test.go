@@ -12,6 +12,7 @@ import (
 
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/cluster/clustertest"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // pair runs a test with two connections to a server that is new.
@@ -158,7 +159,7 @@ func TestRaceThroughRestarts(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "0", dir)
 	h := clustertest.NewHistory()
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Duration(thorough.Number(1200, 3000))*time.Millisecond)
 	defer stop()
 	var all sync.WaitGroup
 	for i := range 4 {

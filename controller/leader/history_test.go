@@ -15,9 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/cluster"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
-var histories = flag.Int("histories", 2, "seeds of TestHistories")
+var histories = flag.Int("histories", thorough.Number(1, 2), "seeds of TestHistories")
 
 // TestHistories has five controllers compete for a minute, over connections that are cut, lose, delay and repeat nothing but late
 // writes, while nodes and jobs come and go. The history of each record must be that of a register with

@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/afstream/afstream/cluster"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 var (
-	simRuns = flag.Int("sim.runs", 50, "seeds of TestSimulation")
+	simRuns = flag.Int("sim.runs", thorough.Number(20, 50), "seeds of TestSimulation")
 	simSeed = flag.Uint64("sim.seed", 0, "run only this seed, and say what happens")
 )
 
@@ -36,7 +37,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", moves)
-	if *simRuns >= 20 && (moves.Made == 0 || moves.CalledOff == 0 || moves.Spread == 0) {
+	if *simRuns >= 50 && (moves.Made == 0 || moves.CalledOff == 0 || moves.Spread == 0) {
 		t.Errorf("there were too few moves: %+v", moves)
 	}
 	if *simRuns >= 20 && (moves.Scaled == 0 || moves.Refused == 0 || moves.Again == 0) {

@@ -18,7 +18,9 @@ type system struct {
 	pid   int
 }
 
-func host() system { return system{mount: "/sys/fs/cgroup", self: "/proc/self/cgroup", pid: os.Getpid()} }
+func host() system {
+	return system{mount: "/sys/fs/cgroup", self: "/proc/self/cgroup", pid: os.Getpid()}
+}
 
 // Limit lets the system grant this process so many processors, and so many bytes of memory, beyond which it is killed; 0 does
 // not limit. The group that it makes is called name, and is used again by the next process that asks for it.

@@ -1,10 +1,9 @@
-//go:build unix
+//go:build e2e && unix
 
 package chaos
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -27,21 +26,9 @@ import (
 	"github.com/afstream/afstream/cluster/overnats"
 )
 
-var (
-	tools   = NewTools()
-	enabled = flag.Bool("e2e", false, "run the tests that build and hurt servers, which take half a minute")
-)
-
-// whenAsked skips a test that needs one unless that was asked for.
-func whenAsked(t *testing.T) {
-	t.Helper()
-	if !*enabled {
-		t.Skip("run by make e2e")
-	}
-}
+var tools = NewTools()
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	code := m.Run()
 	if err := tools.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -190,7 +177,6 @@ func TestProxy(t *testing.T) {
 // TestClusterOfThree: with three copies records go on through the death of each server in turn, writes are linearizable, and a watch
 // ends up with what there is.
 func TestClusterOfThree(t *testing.T) {
-	whenAsked(t)
 	t.Parallel() // it waits more than it works
 	servers := StartNATS(t, tools, 3)
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -283,7 +269,6 @@ func caughtUp(ctx context.Context, t *testing.T, servers []*NATS) {
 
 // TestBackupServer: kept from NATS, stopped and killed; its client goes on.
 func TestBackupServer(t *testing.T) {
-	whenAsked(t)
 	t.Parallel() // it waits more than it works
 	server := StartNATS(t, tools, 1)[0]
 	proxy := NewProxy(t, server.Address())
@@ -304,7 +289,6 @@ func TestBackupServer(t *testing.T) {
 
 // TestNamespace: a server in a network of its own, whose cable is unplugged.
 func TestNamespace(t *testing.T) {
-	whenAsked(t)
 	t.Parallel() // it waits more than it works
 	space := NewNamespace(t)
 	server := StartNATSAt(t, tools, space.Host(), 1)[0]

@@ -19,5 +19,5 @@
 // Whatever happens to the test, its processes end with it: they are killed when it ends, and, on Linux, when the process of the
 // test does.
 //
-// Only tests may import it; internal/house guards that.
+// Only tests may import it; internal/house guards that. Its own are built with the tag e2e; see make e2e.
 package chaos

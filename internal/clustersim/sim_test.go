@@ -22,12 +22,13 @@ import (
 	"github.com/afstream/afstream/cluster/clustertest"
 	"github.com/afstream/afstream/controller/leader"
 	"github.com/afstream/afstream/controller/machine"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/node"
 	"github.com/afstream/afstream/transport/link"
 )
 
 var (
-	simRuns = flag.Int("sim.runs", 16, "seeds of TestSimulation")
+	simRuns = flag.Int("sim.runs", thorough.Number(8, 16), "seeds of TestSimulation")
 	simSeed = flag.Uint64("sim.seed", 0, "run only this seed, and say what happens")
 )
 

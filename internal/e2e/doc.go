@@ -1,9 +1,9 @@
 // Package e2e has tests alone: of whole clusters of real processes, which are killed, stopped and cut off while they run jobs.
 //
-//	go test ./internal/e2e -e2e                    # all of them, some minutes; or make e2e
-//	go test ./internal/e2e -e2e -e2e.seed 7 -v     # at the moments that this number draws, with what was measured
+//	go test -tags e2e ./internal/e2e                    # all of them, some minutes; or make e2e
+//	go test -tags e2e ./internal/e2e -e2e.seed 7 -v     # at the moments that this number draws, with what was measured
 //
-// Without the flag they are skipped, so that go test ./... takes no time here.
+// Without the tag they are not even built, so that go test ./... takes no time here.
 //
 // Each test starts NATS, two controllers, a backup server and three nodes (package chaos), each by a way of its own to NATS, and
 // submits heavy-hitter and wordcount over 5 M items, approximate, heavy-hitter over 5 M in mini-batches, and a smaller one under

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build e2e && unix
 
 package e2e
 
@@ -15,9 +15,8 @@ import (
 )
 
 var (
-	enabled = flag.Bool("e2e", false, "run the tests with real processes, which take minutes")
-	seed    = flag.Uint64("e2e.seed", rand.Uint64()>>32, "when, and to whom, faults happen")
-	tools   = chaos.NewTools()
+	seed  = flag.Uint64("e2e.seed", rand.Uint64()>>32, "when, and to whom, faults happen")
+	tools = chaos.NewTools()
 )
 
 func TestMain(m *testing.M) {

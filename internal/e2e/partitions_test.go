@@ -1,4 +1,4 @@
-//go:build unix
+//go:build e2e && unix
 
 package e2e
 
@@ -35,9 +35,6 @@ func TestNodeIsCutOff(t *testing.T) {
 
 // TestNodeIsUnplugged: of its cable, so that nothing answers in its place.
 func TestNodeIsUnplugged(t *testing.T) {
-	if !*enabled {
-		t.Skip("takes minutes: -e2e runs it")
-	}
 	space := chaos.NewNamespace(t)
 	s := start(t, setup{apart: space})
 	jobs := s.submit()

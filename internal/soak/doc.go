@@ -1,8 +1,8 @@
 // Package soak runs a whole cluster of real processes for a long time while they are killed, and takes figures of it. Its tests
-// do nothing unless they are told to:
+// are built with the tag e2e alone, and do nothing unless they are told to:
 //
-//	make soak SOAK=1h        # go test ./internal/soak -run Soak -soak 1h -v
-//	make bench-cluster       # go test ./internal/soak -run Figures -figures -v
+//	make soak SOAK=1h        # go test -tags e2e ./internal/soak -run Soak -soak 1h -v
+//	make bench-cluster       # go test -tags e2e ./internal/soak -run Figures -figures -v
 //
 // The soak is a NATS server, two controllers, a backup server and three nodes. Two jobs at a time run, are looked at, now and
 // then verified, and deleted. All the while processes are killed and started again. Since a leak takes a life to be seen,

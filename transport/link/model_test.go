@@ -11,11 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/ringbuf"
 	"github.com/afstream/afstream/transport"
 )
 
-var modelRuns = flag.Int("link.runs", 300, "seeds of TestLossyNetwork")
+var modelRuns = flag.Int("link.runs", thorough.Number(80, 300), "seeds of TestLossyNetwork")
 
 // network is a Carrier that loses, delays, reorders and doubles messages by chance, and is cut off from time to time.
 type network struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/ringbuf"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/transport"
@@ -24,7 +25,7 @@ import (
 const peerEnv = "AFSTREAM_LINK_PEER"
 
 var (
-	benchFor   = flag.Duration("link.for", 500*time.Millisecond, "how long each part of TestTwoProcesses lasts")
+	benchFor   = flag.Duration("link.for", time.Duration(thorough.Number(150, 500))*time.Millisecond, "how long each part of TestTwoProcesses lasts")
 	benchBatch = flag.Int("link.batch", 0, "Config.Batch of TestTwoProcesses; 0 is the default")
 )
 
