@@ -19,12 +19,14 @@ import (
 
 	"github.com/afstream/afstream/cli"
 	"github.com/afstream/afstream/data"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // update rewrites the golden parts of scripts, to be reviewed as a diff: go test ./cli -run Scripts -update
 var update = flag.Bool("update", false, "rewrite golden parts of scripts")
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	inputs := t.TempDir() // what comes with the program, as files to cut off
 	for name, variable := range map[string]string{"cip.pcap": "TRACE", "flights": "FLIGHTS", "opticks": "OPTICKS"} {
 		file, ok := data.Lookup(name)
@@ -40,10 +42,13 @@ func TestScripts(t *testing.T) {
 		},
 		Dir: "testdata/script",
 		Condition: func(name string) (bool, error) {
-			if name != "root" {
-				return false, fmt.Errorf("unknown condition %q", name)
+			switch name {
+			case "root": // who can read everything
+				return os.Geteuid() == 0, nil
+			case "thorough":
+				return thorough.Tests, nil
 			}
-			return os.Geteuid() == 0, nil // who can read everything
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,

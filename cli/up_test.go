@@ -30,26 +30,27 @@ func begin(t *testing.T, mark string, args ...string) (*exec.Cmd, string) {
 
 // TestUp is the tour: a cluster in one process, a node that joins, a job, the node killed, the result, verified.
 func TestUp(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	dir := t.TempDir()
 	_, line := begin(t, "is up at", "up", "--dir", dir, "--listen", "127.0.0.1:0", "--name", "one", "--slots", "3")
 	url := strings.TrimSuffix(line[strings.Index(line, "nats://"):strings.Index(line, ", with node")], ",")
-	t.Setenv("AFSTREAM_NATS", url)
-	two, _ := begin(t, "takes 4 workers", "node", "--name", "two", "--slots", "4")
-	ask := func(args ...string) string {
+	two, _ := begin(t, "takes 4 workers", "node", "--nats", url, "--name", "two", "--slots", "4")
+	ask := func(command string, args ...string) string {
 		t.Helper()
-		code, stdout, stderr := run(t.Context(), args...)
+		words := append(strings.Fields(command), "--nats", url)
+		code, stdout, stderr := run(t.Context(), append(words, args...)...)
 		require.Equal(t, cli.ExitOK, code, stderr)
 		return stdout
 	}
-	for !strings.Contains(ask("node", "list"), "two") { // takes a second
+	for !strings.Contains(ask("node list"), "two") { // takes a second
 	}
-	id := strings.TrimSpace(ask("job", "submit", "heavy-hitter", "--items", "3M", "--theta", "1000"))
+	id := strings.TrimSpace(ask("job submit heavy-hitter", "--items", "3M", "--theta", "1000"))
 	inspect := func() (state string, two int) {
 		var d struct {
 			Summary struct{ State string }
 			Workers []struct{ Node, Phase string }
 		}
-		require.NoError(t, json.Unmarshal([]byte(ask("job", "inspect", "-o", "json", id)), &d))
+		require.NoError(t, json.Unmarshal([]byte(ask("job inspect", "-o", "json", id)), &d))
 		for _, w := range d.Workers {
 			if w.Node == "two" && w.Phase == "running" {
 				two++
@@ -62,14 +63,14 @@ func TestUp(t *testing.T) {
 		state, hosted = inspect()
 	}
 	require.NoError(t, two.Process.Kill())
-	third, _ := begin(t, "takes 4 workers", "node", "--name", "three", "--slots", "4")
+	third, _ := begin(t, "takes 4 workers", "node", "--nats", url, "--name", "three", "--slots", "4")
 	for state != "finished" {
 		state, _ = inspect()
 		require.NotEqual(t, "failed", state)
 	}
-	require.Contains(t, ask("job", "result", "--verify", id), "all bounds kept")
-	require.Contains(t, ask("job", "logs", id), "worker runs")
-	ask("job", "delete", id)
-	require.Equal(t, "no jobs\n", ask("job", "list"))
+	require.Contains(t, ask("job result", "--verify", id), "all bounds kept")
+	require.Contains(t, ask("job logs", id), "worker runs")
+	ask("job delete", id)
+	require.Equal(t, "no jobs\n", ask("job list"))
 	require.NoError(t, third.Process.Kill())
 }

@@ -1,3 +1,5 @@
+//go:build invariants
+
 package histogram_test
 
 import (
