@@ -21,12 +21,15 @@ func TestNodeKeepsBackups(t *testing.T) {
 	}
 	node := []string{"node", "--name", "two", "--slots", "4", "--backup-dir", t.TempDir()}
 	two, _ := begin(t, `backup server "two"`, node...)
-	ask("job", "submit", "heavy-hitter", "--items", "3M", "--theta", "1000", "--id", "hh", "--backup-name", "two")
-	for !strings.Contains(ask("job", "inspect", "hh"), "running") {
+	// Error-free waits for a backup with each item: so the job takes some seconds.
+	ask("job", "submit", "heavy-hitter", "--guarantee", "error-free", "--items", "10k", "--id", "hh", "--backup-name", "two")
+	for about := ""; !strings.Contains(about, "\nrunning"); {
+		about = ask("job", "inspect", "hh")
+		require.NotContains(t, about, "\nfinished")
 	}
 	require.NoError(t, two.Process.Kill())
 	begin(t, `backup server "two"`, node...)
-	for !strings.Contains(ask("job", "list"), "finished") {
+	for !strings.Contains(ask("job", "inspect", "hh"), "\nfinished") {
 	}
 	require.Contains(t, ask("job", "result", "--verify", "hh"), "all bounds kept")
 }
