@@ -1,6 +1,9 @@
 package backup
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 const (
 	// farBytes is more than anything writes within gaugeInterval: a disk with so much room is not full that soon.
@@ -9,14 +12,17 @@ const (
 )
 
 // gauge asks how much room a disk has, and not for each of many small transactions if it has plenty: the system call would
-// take a tenth of one. It is for one directory and belongs to whoever writes.
+// take a tenth of one. It is for one directory; any goroutine may ask.
 type gauge struct {
 	read func(dir string) (uint64, error)
+	mu   sync.Mutex
 	free uint64 // when it was last read
 	at   time.Time
 }
 
 func (g *gauge) room(dir string) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.free >= farBytes && time.Since(g.at) < gaugeInterval {
 		return g.free, nil
 	}

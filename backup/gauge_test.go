@@ -2,10 +2,12 @@ package backup
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,4 +39,20 @@ func TestGauge(t *testing.T) {
 		room(1, farBytes, nil)
 		room(0, farBytes, nil)
 	})
+}
+
+// The committer asks, and so does whoever gives back room.
+func TestGaugeIsShared(t *testing.T) {
+	g := gauge{read: func(string) (uint64, error) { return farBytes, nil }}
+	var askers sync.WaitGroup
+	for range 2 {
+		askers.Go(func() {
+			for range 100 {
+				free, err := g.room("")
+				assert.NoError(t, err)
+				assert.EqualValues(t, farBytes, free)
+			}
+		})
+	}
+	askers.Wait()
 }
