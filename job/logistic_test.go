@@ -30,7 +30,7 @@ func TestLogisticRegressionThroughFailures(t *testing.T) {
 	// How far two learners get ahead of each other is up to the scheduler: they are mostly less than 5% apart from run to run.
 	for workers, increase := range map[int]float64{1: 0.03, 2: 0.3} {
 		t.Run(fmt.Sprint("workers ", workers), func(t *testing.T) {
-			throughFailures(t, part{3, workers}, allPromises(), map[string][]string{
+			throughFailures(t, part{5, workers}, allPromises(), map[string][]string{
 				"learners": {"learn/0@300", "learn/0@700"},
 				"source":   {"examples/0@20%", "examples/0@60%"},
 				"model":    {"model/0@5", "weights/0@300"},
