@@ -25,7 +25,7 @@ func short() Grep {
 
 // TestGrepThroughFailures checks what the job says about itself, whatever fails.
 func TestGrepThroughFailures(t *testing.T) {
-	throughFailures(t, part{n: 3}, allPromises(), map[string][]string{
+	throughFailures(t, part{n: 5}, allPromises(), map[string][]string{
 		"searches": {"grep/0@300", "grep/1@300", "grep/0@600"},
 		"source":   {"text/0@20%", "text/0@50%"},
 		"sink":     {"lines/0@100", "lines/0@700", "lines/0@900"},

@@ -343,7 +343,7 @@ func TestInterruptedWhileItVerifies(t *testing.T) {
 }
 
 func TestBackupDirDoesNotGrow(t *testing.T) {
-	h := generated(20_000)
+	h := generated(10_000)
 	h.BackupDir, h.Theta = t.TempDir(), 10
 	elements := func() int {
 		store, err := backup.OpenBadger(h.BackupDir, backup.BadgerOptions{})

@@ -38,7 +38,7 @@ func TestJoinThroughFailures(t *testing.T) {
 	table := airports(t, "ORD", "ATL", "DFW", "LAX", "BOS", "PHX")
 	for i, with := range []string{"", table} {
 		t.Run([]string{"windows", "table"}[i], func(t *testing.T) {
-			throughFailures(t, part{3, i}, allPromises(), map[string][]string{
+			throughFailures(t, part{5, i}, allPromises(), map[string][]string{
 				"joins":   {"join/0@200", "join/1@150", "join/0@400"},
 				"sources": {"left/0@20%", "left/0@50%", "right/0@2"},
 				"sink":    {"pairs/0@50", "pairs/0@150"},

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -19,6 +20,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, crashServer()) // returns only if it fails
 		os.Exit(1)
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // parallel tests wait more than they work
 	goleak.VerifyTestMain(m)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/backup"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // eventually waits for what a goroutine of the server is about to do.
@@ -270,7 +271,7 @@ func TestFullServer(t *testing.T) {
 	s, err := Serve(connect(t, url), openBadger(t, t.TempDir()), ServerOptions{Cluster: "test", MaxBytes: 1})
 	require.NoError(t, err)
 	defer s.Close()
-	load(t, open(t, connect(t, url)), 100, func(int) {})
+	load(t, open(t, connect(t, url)), thorough.Number(60, 100), func(int) {})
 }
 
 // fullStore has no room on its disk.

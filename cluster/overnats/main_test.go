@@ -1,6 +1,7 @@
 package overnats
 
 import (
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,11 @@ import (
 	"github.com/afstream/afstream/internal/broker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // parallel tests wait more than they work
+	goleak.VerifyTestMain(m)
+}
 
 // serve runs a NATS server with its store in dir; none if that is empty.
 func serve(t testing.TB, address, dir string) *broker.Server {
