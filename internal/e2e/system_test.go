@@ -159,7 +159,7 @@ func (s *system) submit() []job {
 	jobs := []job{
 		{id: "heavy", args: []string{"heavy-hitter", "--items", "5M"}, from: 20_000, most: 200_000},
 		{id: "words", args: []string{"wordcount", "--input", book(s.t), "--theta", "2000"}, from: 100, most: 5_000},
-		{id: "batches", args: []string{"heavy-hitter", "--items", "5M", "--guarantee", "mini-batch"}, exact: true, from: 20_000, most: 200_000},
+		{id: "batches", args: []string{"heavy-hitter", "--items", "5M", "--guarantee", "mini-batch", "--batch", "10k"}, exact: true, from: 20_000, most: 200_000},
 		{id: "exact", args: []string{"heavy-hitter", "--items", "8000", "--guarantee", "error-free"}, exact: true, from: 10, most: 150},
 	}
 	s.submitAll(jobs)
