@@ -8,8 +8,9 @@ BENCHINPUT ?=
 NATSTIME ?= 10s
 E2E ?=
 SOAK ?= 10m
+UNPRIVILEGED = ^Test(BadgerNeedsAWritableDirectory|UnreadableFile)$$
 
-.PHONY: run test check lint vet fmt race sim e2e fuzz bench bench-algorithms bench-nats bench-cluster soak data help
+.PHONY: run test check lint vet fmt unprivileged race sim e2e fuzz bench bench-algorithms bench-nats bench-cluster soak data help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -20,7 +21,7 @@ run: ## find the heavy hitters of the shipped packet trace
 test: ## the tests, as a user runs them
 	$(GO) test ./...
 
-check: fmt vet lint race sim e2e fuzz ## all that must hold: format, vet, staticcheck, tests under -race, simulation, real processes, fuzz smoke
+check: fmt vet lint unprivileged race sim e2e fuzz ## all that must hold: format, vet, staticcheck, tests under -race, simulation, real processes, fuzz smoke
 
 fmt: ## fail if gofmt would change a file
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
@@ -31,6 +32,18 @@ vet: ## go vet, with and without the invariant checks and the tests of real proc
 
 lint: ## staticcheck, of the tests of real processes and those of make race alone, too
 	$(GO) tool staticcheck -tags invariants,e2e ./...
+
+unprivileged: ## the tests of what a user may not read or write, which skip themselves for root
+	@if [ "$$(id -u)" != 0 ]; then \
+		$(GO) test -count 1 -run '$(UNPRIVILEGED)' ./backup ./connector; \
+	else \
+		set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; chmod 755 "$$dir"; \
+		$(GO) test -c -o "$$dir/" ./backup ./connector; \
+		for t in backup connector; do \
+			out=$$(cd "$$dir" && setpriv --reuid=65534 --regid=65534 --clear-groups "./$$t.test" -test.v -test.run '$(UNPRIVILEGED)') || { echo "$$out"; exit 1; }; \
+			echo "$$out" | grep -q '^--- PASS' || { echo "$$out"; echo "$$t: nothing was tested as another user"; exit 1; }; \
+		done; echo "ok  	what another user may not read or write"; \
+	fi
 
 race: ## the tests with the race detector, every invariant checked as the jobs run, and more cases and seeds than in make test
 	$(GO) test -race -tags invariants -timeout 20m ./...

@@ -108,7 +108,8 @@ type seam struct {
 // time may have it open: another one gets ErrLocked. It takes about 35 MB of memory and as much again of mapped files,
 // which the system takes back when it needs to, as long as the state is small; see the package comment.
 //
-// The store owns two goroutines beside those of Badger; Close ends all of them. If a write fails for another reason than
+// The store owns two goroutines beside those of Badger; Close ends all of them, or gives up after 30 s with an error if the
+// directory takes nothing more. If a write fails for another reason than
 // a full disk, the store takes no further writes and says why: what a failed write left behind is known only after the
 // store is opened again.
 func OpenBadger(dir string, o BadgerOptions) (Store, error) {

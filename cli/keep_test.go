@@ -3,6 +3,7 @@ package cli_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,13 +24,20 @@ func TestNodeKeepsBackups(t *testing.T) {
 	two, _ := begin(t, `backup server "two"`, node...)
 	// Error-free waits for a backup with each item: so the job takes some seconds.
 	ask("job", "submit", "heavy-hitter", "--guarantee", "error-free", "--items", "10k", "--id", "hh", "--backup-name", "two")
-	for about := ""; !strings.Contains(about, "\nrunning"); {
-		about = ask("job", "inspect", "hh")
-		require.NotContains(t, about, "\nfinished")
+	until := func(state, not string) {
+		t.Helper()
+		for began := time.Now(); ; {
+			about := ask("job", "inspect", "hh")
+			if strings.Contains(about, "\n"+state) {
+				return
+			}
+			require.NotContains(t, about, "\n"+not)
+			require.Less(t, time.Since(began), 2*time.Minute, about)
+		}
 	}
+	until("running", "finished")
 	require.NoError(t, two.Process.Kill())
 	begin(t, `backup server "two"`, node...)
-	for !strings.Contains(ask("job", "inspect", "hh"), "\nfinished") {
-	}
+	until("finished", "failed")
 	require.Contains(t, ask("job", "result", "--verify", "hh"), "all bounds kept")
 }

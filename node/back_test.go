@@ -193,11 +193,7 @@ func (l *lab) fed(sessions map[string]string) (values uint64) {
 func TestFeedbackBetweenNodes(t *testing.T) {
 	p := &led{n: 20_000, stop: 10_000, gate: make(chan struct{})}
 	l := newLab(t, p.program()).withNATS()
-	sessions := map[string]string{}
-	for _, n := range []string{"a", "b", "c"} {
-		l.start(n)
-		sessions[n] = l.session(n, "")
-	}
+	sessions := l.startAll("a", "b", "c")
 	l.submit("j1", p.spec()) // a: numbers, lead; b: follow/0, out; c: follow/1
 	l.drive("j1", sessions, func(*cluster.Job) bool {
 		b := l.last[sessions["a"]]
@@ -224,11 +220,7 @@ func TestFeedbackBetweenNodes(t *testing.T) {
 func TestFirstValueWaitsForItsReceiver(t *testing.T) {
 	p := &led{n: 1, gate: open()}
 	l := newLab(t, p.program()).withNATS()
-	sessions := map[string]string{}
-	for _, n := range []string{"a", "b"} {
-		l.start(n)
-		sessions[n] = l.session(n, "")
-	}
+	sessions := l.startAll("a", "b")
 	l.submit("j1", p.spec())
 	l.update("j1", func(j *cluster.Job) { assign(j.Worker("lead", 0), "a", sessions["a"]) })
 	l.await("a", func(b *cluster.Beat) bool {

@@ -137,6 +137,17 @@ func (p *process) crash() {
 	<-p.ended
 }
 
+// startAll starts nodes, and returns the session of each.
+func (l *lab) startAll(names ...string) map[string]string {
+	l.t.Helper()
+	sessions := map[string]string{}
+	for _, n := range names {
+		l.start(n)
+		sessions[n] = l.session(n, "")
+	}
+	return sessions
+}
+
 // session waits for a beat of a node that is not of session other, and returns it.
 func (l *lab) session(name, other string) string {
 	return l.await(name, func(b *cluster.Beat) bool { return b.Session != other }).Session

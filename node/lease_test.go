@@ -165,11 +165,7 @@ func TestRecordRemoved(t *testing.T) {
 func TestZombie(t *testing.T) {
 	p := &counting{n: 12_800, stop: 6_400, gate: make(chan struct{}), guarantee: worker.ErrorFree}
 	l := newLab(t, p.program()).withNATS()
-	sessions := map[string]string{}
-	for _, n := range []string{"a", "b", "c"} {
-		l.start(n)
-		sessions[n] = l.session(n, "")
-	}
+	sessions := l.startAll("a", "b", "c")
 	l.submit("j1", p.spec())
 	l.drive("j1", sessions, l.running(sessions))
 	delete(sessions, "a")

@@ -83,11 +83,7 @@ func TestNodeDiesWithoutFarewell(t *testing.T) {
 				params: errorbound.Params{Theta: theta, L: most, Gamma: gamma},
 			}
 			l := newLab(t, p.program()).withNATS()
-			sessions := map[string]string{}
-			for _, n := range []string{"a", "b", "c"} {
-				l.start(n)
-				sessions[n] = l.session(n, "")
-			}
+			sessions := l.startAll("a", "b", "c")
 			l.submit("j1", p.spec())
 			l.drive("j1", sessions, l.running(sessions))
 			l.nodes["b"].crash() // with all at work

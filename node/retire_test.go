@@ -78,11 +78,7 @@ func TestMovesCostNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := moving(320_000, window)
 			l := newLab(t, p.program()).withNATS()
-			sessions := map[string]string{}
-			for _, n := range []string{"a", "b"} {
-				l.start(n)
-				sessions[n] = l.session(n, "")
-			}
+			sessions := l.startAll("a", "b")
 			l.submit("j1", p.spec())
 			l.drive("j1", sessions, l.running(sessions))
 			require.Equal(t, 4, l.empty("j1", "a", "b", sessions["b"])) // sources that have come to the gate among them

@@ -158,11 +158,7 @@ func TestScaling(t *testing.T) {
 			p.stop, p.drip = p.n, 2*time.Millisecond
 			close(p.gate)
 			l := newLab(t, p.program()).withNATS()
-			sessions := map[string]string{}
-			for _, n := range []string{"a", "b"} {
-				l.start(n)
-				sessions[n] = l.session(n, "")
-			}
+			sessions := l.startAll("a", "b")
 			l.submit("j1", p.spec())
 			l.drive("j1", sessions, l.running(sessions))
 			for _, c := range []struct {
@@ -232,11 +228,7 @@ func TestScalingAndDeath(t *testing.T) {
 	p.stop, p.drip = p.n, 4*time.Millisecond
 	close(p.gate)
 	l := newLab(t, p.program()).withNATS()
-	sessions := map[string]string{}
-	for _, n := range []string{"a", "b"} {
-		l.start(n)
-		sessions[n] = l.session(n, "")
-	}
+	sessions := l.startAll("a", "b")
 	l.submit("j1", p.spec())
 	l.drive("j1", sessions, l.running(sessions))
 	l.rests(l.ask("j1", "tally", 4), func(*cluster.Worker, *cluster.Rest) bool { return true })
