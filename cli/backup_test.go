@@ -53,9 +53,10 @@ func TestBackupServerIsKilled(t *testing.T) {
 	var out bytes.Buffer
 	killed := 0
 	errs := &trigger{mark: "recovered  sketch/0", do: func() { server.restart(); killed++ }}
-	code := cli.Main(t.Context(), strings.Fields("afstream run heavy-hitter --items 500000 --workers 2 --theta 1000 --source-replay=false "+
-		"--fail sketch/0@20% --fail sketch/1@60% --verify --backup-server "+server.url), &out, errs, cli.HeavyHitter())
-	require.Equal(t, cli.ExitOK, code, errs.String())
+	job := exec.CommandContext(t.Context(), "afstream", strings.Fields("run heavy-hitter --items 500000 --workers 2 --theta 1000 --source-replay=false "+
+		"--fail sketch/0@20% --fail sketch/1@60% --verify --backup-server "+server.url)...)
+	job.Stdout, job.Stderr = &out, errs
+	require.NoError(t, job.Run(), errs.String())
 	require.Equal(t, 1, killed)
 	require.Contains(t, errs.String(), "recovered  sketch/1")
 	require.Contains(t, out.String(), "verdict: all bounds kept")
@@ -68,13 +69,13 @@ func TestBackupServerIsKilled(t *testing.T) {
 func TestBackupServerIsThere(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	server := startBackupServer(t)
-	code, _, errs := run(t.Context(), "backup", "--dir", t.TempDir(), "--nats", server.url)
+	code, _, errs := program(t.Context(), "backup", "--dir", t.TempDir(), "--nats", server.url)
 	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errs, "another backup server of this name is running")
-	code, _, errs = run(t.Context(), "backup", "--dir", server.dir, "--nats", server.url, "--name", "other")
+	code, _, errs = program(t.Context(), "backup", "--dir", server.dir, "--nats", server.url, "--name", "other")
 	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errs, "directory is in use")
-	code, _, errs = run(t.Context(), "run", "wordcount", "--backup-server", server.url, "--cluster", "other")
+	code, _, errs = program(t.Context(), "run", "wordcount", "--backup-server", server.url, "--cluster", "other")
 	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errs, "is it running? Start it with: afstream backup --cluster other")
 }

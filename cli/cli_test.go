@@ -23,11 +23,23 @@ import (
 	"github.com/afstream/afstream/cli"
 )
 
-// run runs a command line in this process.
+// run runs a command line in this process. Tests that run beside others use program instead: the command line library
+// keeps its --help flag in a global variable and writes to it whenever it reads a command line.
 func run(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = cli.Main(ctx, append([]string{"afstream"}, args...), &out, &errs, cli.Jobs()...)
 	return code, out.String(), errs.String()
+}
+
+// program runs a command line in a process of its own.
+func program(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	c := exec.CommandContext(ctx, "afstream", args...)
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); c.ProcessState == nil {
+		return -1, "", err.Error()
+	}
+	return c.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 // heavyHitters runs the job and returns its JSON output.
@@ -157,7 +169,7 @@ func TestLockedBackupDir(t *testing.T) {
 
 // trigger does something once what is written to it contains a mark.
 type trigger struct {
-	bytes.Buffer
+	text bytes.Buffer
 	mark string
 	do   func()
 }
@@ -167,8 +179,10 @@ func (w *trigger) Write(p []byte) (int, error) {
 		w.do()
 		w.do = nil
 	}
-	return w.Buffer.Write(p)
+	return w.text.Write(p)
 }
+
+func (w *trigger) String() string { return w.text.String() }
 
 // TestFirstSignal ends the job in order.
 func TestFirstSignal(t *testing.T) {

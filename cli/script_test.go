@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -76,12 +77,17 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	checkEnd(ts, want, code, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 }
 
+// turn is held by the script that runs a command line in this process; see run.
+var turn sync.Mutex
+
 // refuses runs a command line that cannot work: refuses PROGRAM ARGS... It is as exits 2, but in this process, which saves
 // starting one for each of them; so it knows nothing of the directory, the environment and the stdin of the script.
 func refuses(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: refuses PROGRAM ARGS...")
 	}
+	turn.Lock()
+	defer turn.Unlock()
 	var stdout, stderr bytes.Buffer
 	code := cli.Main(context.Background(), args, io.MultiWriter(&stdout, ts.Stdout()), io.MultiWriter(&stderr, ts.Stderr()), cli.Jobs()...)
 	checkEnd(ts, cli.ExitUsage, code, stdout.String(), stderr.String())

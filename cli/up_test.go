@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +29,14 @@ func begin(t *testing.T, mark string, args ...string) (*exec.Cmd, string) {
 	return c, line
 }
 
+// until asks again and again; what it waits for takes seconds, so five minutes mean never.
+func until(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); !holds(); {
+		require.True(t, time.Now().Before(end), "waited for five minutes")
+	}
+}
+
 // TestUp is the tour: a cluster in one process, a node that joins, a job, the node killed, the result, verified.
 func TestUp(t *testing.T) {
 	t.Parallel() // it waits more than it works
@@ -38,12 +47,11 @@ func TestUp(t *testing.T) {
 	ask := func(command string, args ...string) string {
 		t.Helper()
 		words := append(strings.Fields(command), "--nats", url)
-		code, stdout, stderr := run(t.Context(), append(words, args...)...)
+		code, stdout, stderr := program(t.Context(), append(words, args...)...)
 		require.Equal(t, cli.ExitOK, code, stderr)
 		return stdout
 	}
-	for !strings.Contains(ask("node list"), "two") { // takes a second
-	}
+	until(t, func() bool { return strings.Contains(ask("node list"), "two") })
 	id := strings.TrimSpace(ask("job submit heavy-hitter", "--items", "3M", "--theta", "1000"))
 	inspect := func() (state string, two int) {
 		var d struct {
@@ -59,15 +67,17 @@ func TestUp(t *testing.T) {
 		return d.Summary.State, two
 	}
 	state, hosted := "", 0
-	for state != "finished" && hosted == 0 {
+	until(t, func() bool {
 		state, hosted = inspect()
-	}
+		return state == "finished" || hosted > 0
+	})
 	require.NoError(t, two.Process.Kill())
 	third, _ := begin(t, "takes 4 workers", "node", "--nats", url, "--name", "three", "--slots", "4")
-	for state != "finished" {
+	until(t, func() bool {
 		state, _ = inspect()
 		require.NotEqual(t, "failed", state)
-	}
+		return state == "finished"
+	})
 	require.Contains(t, ask("job result", "--verify", id), "all bounds kept")
 	require.Contains(t, ask("job logs", id), "worker runs")
 	ask("job delete", id)
