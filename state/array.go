@@ -33,6 +33,8 @@ type Array[T Number] = ArrayWith[T, struct{}]
 //  3. Under L1 and L2, used and listed together hold at least all elements that are not 0.
 //  4. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
 //     for rounding.
+//  5. Where plain, far holds at least all elements that are more than level from what their last backup has, as the norm adds
+//     it up. Elements that are not in a backup in flight know no other distance.
 type ArrayWith[T Number, B any] struct {
 	elements []element[T, B]
 	options  Options
@@ -45,6 +47,8 @@ type ArrayWith[T Number, B any] struct {
 	paths      []path  // nil unless Options.PathLength
 	listed     bitset  // nil if never tracked, as are used and aloft
 	used       bitset
+	far        bitset  // where plain, what partial backups look at first
+	level      float64 // +Inf if far is not known
 	calm, peak float64
 	sums       [2]float64
 	rounding   float64  // what the rounding of sums may hide
@@ -164,8 +168,8 @@ func (a *ArrayWith[T, B]) Reset() {
 	}
 }
 
-// AddAt adds d[k] to element at[k] for every k: one sparse step, such as one of stochastic gradient descent. Under L1 and L2
-// it is cheaper than as many calls of Add. It panics if the two are of different lengths, or if the indices do not ascend
+// AddAt adds d[k] to element at[k] for every k: one sparse step, such as one of stochastic gradient descent. Under L2 it
+// is cheaper than as many calls of Add. It panics if the two are of different lengths, or if the indices do not ascend
 // strictly or are out of range.
 func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 	if len(at) != len(d) {
@@ -177,8 +181,8 @@ func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 		for k, i := range at {
 			a.elements[i].value += d[k]
 		}
-	case a.plain:
-		a.addFloats(at, d)
+	case a.plain && a.options.Norm == errorbound.L2 && len(a.flying) == 0:
+		a.addSquares(at, d)
 	default:
 		for k, i := range at {
 			if k > 0 && i <= at[k-1] {
@@ -193,54 +197,59 @@ func panicUnordered(at []uint32, k int) {
 	panic(fmt.Errorf("state: index %d after %d", at[k], at[k-1]))
 }
 
-// addFloats is AddAt for the case that counts: move, written out, with one account of the rounding for all. The terms that
-// it takes out of the sums are of different elements, so they are no more than the sums before, and those that it puts in
-// no more than the sums after.
-//
-// It lists an element only if that was as its last backup has it: all others are listed.
-func (a *ArrayWith[T, B]) addFloats(at []uint32, d []T) {
-	elements, squared, grounded := a.elements, a.options.Norm == errorbound.L2, len(a.flying) == 0
-	saved, extra, last := 0.0, 0.0, -1 // extra: by how much more the distance to the durable state grows
+// addSquares is AddAt for the case that counts, floats under L2 with no backup in flight: move, written out, with one account
+// of the rounding for all. The squares that it takes out of the sums are of different elements, so they are no more than
+// the sums before, and those that it puts in no more than the sums after.
+func (a *ArrayWith[T, B]) addSquares(at []uint32, d []T) {
+	elements, level := a.elements, a.level
+	was, is, last := 0.0, 0.0, -1
 	for k, i := range at {
 		if int(i) <= last {
 			panicUnordered(at, k)
 		}
 		last = int(i)
 		e := &elements[i]
-		old := e.value
+		old, saved := e.value, e.saved
 		v := old + d[k]
 		e.value = v
-		grown := growth(old, v, e.saved, squared)
-		saved += grown
-		if !grounded && a.aloft.has(int(i)) {
-			extra += growth(old, v, a.landed[i], squared) - grown
+		w, z := float64(old)-float64(saved), float64(v)-float64(saved)
+		w, z = w*w, z*z
+		was += w
+		is += z
+		if (z > level) != (w > level) { // one branch that is seldom taken, not two that nobody can foretell
+			a.far.add(int(i))
 		}
-		if old == e.saved {
+		if w == 0 { // all others are listed
 			a.listed.add(int(i))
 		}
 	}
 	before := a.sums[0] + a.sums[1]
-	a.sums[0] += saved + extra
-	a.sums[1] += saved
+	a.sums[0] += is - was
+	a.sums[1] += is - was
 	after := a.sums[0] + a.sums[1]
 	a.rounding += ((before+after)*float64(len(at)+1) + after) * 0x1p-51 // as rounded does
 }
 
-// growth returns by how much the distance from a float, or its square, grows on the way from one to another.
-func growth[T Number](old, v, from T, squared bool) float64 {
-	was, is := float64(old)-float64(from), float64(v)-float64(from)
+// distance is how far two floats are from each other, or the square of that.
+func distance[T Number](a, b T, squared bool) float64 {
+	d := float64(a) - float64(b)
 	if squared {
-		return is*is - was*was
+		return d * d
 	}
-	return math.Abs(is) - math.Abs(was)
+	return math.Abs(d)
 }
 
 // move gives element i a new value and keeps the divergence up to date.
 func (a *ArrayWith[T, B]) move(i int, v T) {
 	e := &a.elements[i]
 	if a.plain && !e.here() && (len(a.flying) == 0 || !a.aloft.has(i)) { // usually, and in fewer steps
-		grown := growth(e.value, v, e.saved, a.options.Norm == errorbound.L2)
+		squared := a.options.Norm == errorbound.L2
+		is := distance(v, e.saved, squared)
+		grown := is - distance(e.value, e.saved, squared)
 		e.value = v
+		if is > a.level {
+			a.far.add(i)
+		}
 		terms := a.sums[0]
 		a.sums[0] += grown
 		a.sums[1] += grown
@@ -261,6 +270,9 @@ func (a *ArrayWith[T, B]) move(i int, v T) {
 	a.sums[1] += f - wasFlight
 	a.rounded(d + f + wasDurable + wasFlight)
 	a.listed.add(i)
+	if f > a.level {
+		a.far.add(i)
+	}
 }
 
 // extend makes the path of element i longer. It rounds up: a path must not come out too short, however many its steps.
@@ -344,7 +356,7 @@ func (a *ArrayWith[T, B]) SetTheta(theta float64) {
 	}
 	if a.listed == nil {
 		n := len(a.elements)
-		a.landed, a.listed, a.used, a.aloft = make([]T, n), newBitset(n), newBitset(n), newBitset(n)
+		a.landed, a.listed, a.used, a.aloft, a.far = make([]T, n), newBitset(n), newBitset(n), newBitset(n), newBitset(n)
 	}
 	if a.paths == nil && a.options.PathLength {
 		a.paths = make([]path, len(a.elements))
@@ -378,6 +390,7 @@ func (a *ArrayWith[T, B]) StateDivergence() float64 {
 func (a *ArrayWith[T, B]) measureAll() {
 	clear(a.listed)
 	clear(a.used)
+	a.level = math.Inf(1)
 	a.calm, a.peak, a.sums, a.rounding = 0, 0, [2]float64{}, 0
 	if !a.written { // and the system need not find memory for them yet
 		return

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/afstream/afstream/errorbound"
 	"github.com/afstream/afstream/stream"
@@ -110,7 +111,7 @@ func (a *ArrayWith[T, B]) write(w *stream.StateWriter, i int, beside func(int) u
 // ground forgets a backup that did not become durable.
 func (a *ArrayWith[T, B]) ground() {
 	for _, i := range a.flying {
-		a.elements[i].saved = a.landed[i]
+		a.elements[i].saved, a.level = a.landed[i], math.Inf(1)
 	}
 	a.land()
 }
@@ -129,7 +130,11 @@ func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 		a.flying = a.listed.appendTo(a.flying)
 		return 0, nil
 	}
-	total := a.gather()
+	total := a.sums[0]
+	near, enough := a.gatherFar(total)
+	if !enough {
+		total, near = a.gather(), 0
+	}
 	if total-total != 0 { // say which one it is
 		for _, i := range a.members {
 			if v := a.elements[i].value; !finite(v) {
@@ -138,15 +143,63 @@ func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 		}
 	}
 	chosen := largest(a.changes, total, a.options.goal(total, a.theta))
+	rest := a.changes[len(chosen):]
+	a.raise(chosen, rest, enough)
 	for _, c := range chosen {
 		a.aloft.add(c.slot)
 	}
 	a.flying = a.aloft.appendTo(a.flying)
 	clear(a.aloft)
-	for _, c := range a.changes[len(chosen):] {
+	for _, c := range rest {
 		left += c.distance
 	}
-	return left, nil
+	return left + near, nil
+}
+
+// gatherFar collects the changes of the elements that are far from what is saved, and returns the total of all others; enough
+// says that a backup need not look at those. So it usually is: in a model some hundred weights go most of the way.
+func (a *ArrayWith[T, B]) gatherFar(total float64) (near float64, enough bool) {
+	goal := a.options.goal(total, a.theta)
+	if !a.plain || math.IsInf(a.level, 1) || !(a.rounding < goal/16) { // which only gather makes smaller
+		return 0, false
+	}
+	a.changes = a.changes[:0]
+	a.members = a.far.appendTo(a.members[:0])
+	near = total
+	for _, i := range a.members {
+		d := a.away(i)
+		near -= d
+		a.changes = append(a.changes, change{i, d})
+	}
+	if !(near <= goal) {
+		return 0, false
+	}
+	a.sums[1] = total
+	a.rounded(2 * total * float64(len(a.changes)))
+	return max(0, near), true
+}
+
+// raise sets the level from which on the next partial backup looks at elements: well below the least of those that this one
+// has chosen. If only far ones were looked at, it does not fall, for others may be above it.
+func (a *ArrayWith[T, B]) raise(chosen, rest []change, onlyFar bool) {
+	if !a.plain {
+		return
+	}
+	least := math.Inf(1)
+	for _, c := range chosen {
+		least = min(least, c.distance)
+	}
+	level := least / 4
+	if onlyFar {
+		level = max(level, a.level)
+	}
+	a.level = level
+	clear(a.far)
+	for _, c := range rest {
+		if c.distance > level {
+			a.far.add(c.slot)
+		}
+	}
 }
 
 // gather is measureListed under L1 and L2 while nothing is in flight: it also collects the changes, and returns their total.

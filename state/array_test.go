@@ -176,6 +176,12 @@ func validArray[T Number](a *Array[T]) error {
 			return fmt.Errorf("element %d: distance %v above %v", i, max(d, f), bound)
 		}
 	}
+	for i := range a.elements {
+		e := &a.elements[i]
+		if a.plain && !a.far.has(i) && distance(e.value, e.saved, a.options.Norm == errorbound.L2) > a.level {
+			return fmt.Errorf("element %d is %v, saved as %v, and not far at level %v", i, e.value, e.saved, a.level)
+		}
+	}
 	for i := range sums {
 		if a.options.Norm != errorbound.Max && math.Abs(sums[i]-a.sums[i]) > a.rounding+1e-13*sums[i] {
 			return fmt.Errorf("sums %v, want %v but for %v", a.sums, sums, a.rounding)
