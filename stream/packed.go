@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// Elements of PutUint64 are packed: most states of many such elements write them in the order of their indices, and most of
+// Elements of PutUint64 and PutUint64s are packed: most states of many such elements write them in the order of their indices, and most of
 // their values are small whole numbers, so that 1 or 2 bytes instead of 18 are written, sent, kept and read again for each.
 //
 // Packed elements stand between packedStart, which is no length of a key, and packedEnd. Each is
@@ -26,9 +26,9 @@ const (
 	howFull = 2 // it follows in 8 bytes
 
 	// Forms 0 to 8: so many low bytes of the value, and no others are set.
-	formFloat = 8  // and 1 to 7: so many bytes of a whole number whose float64 has the value as bits
-	formHigh  = 15 // and 1 to 7: so many high bytes of the value, and no others are set
-	formLast  = formHigh + 7
+	formFloat = 8            // and 1 to 7: so many bytes of a whole number whose float64 has the value as bits
+	formHigh  = 15           // and 1 to 7: so many high bytes of the value, and no others are set
+	formTwo   = formHigh + 8 // both numbers of PutUint64s follow
 )
 
 // smallFloat returns the number below packedTag whose float64 has these bits.
@@ -45,11 +45,18 @@ func float64Bits(n byte) uint64 { return math.Float64bits(float64(n)) }
 
 // putPacked is PutUint64 for all cases.
 func (w *StateWriter) putPacked(index, value uint64) {
+	form, size, body := formOf(value)
+	w.putTag(index, form)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, body)
+	w.buf = w.buf[:len(w.buf)-8+size]
+}
+
+// putTag begins a packed element.
+func (w *StateWriter) putTag(index uint64, form byte) {
 	if !w.packed {
 		w.buf = append(w.buf, packedStart...)
 		w.packed, w.next = true, 0
 	}
-	form, size, body := formOf(value)
 	step := int64(index - w.next) // modulo 2^64, as the reader adds it
 	zigzag := uint64(step<<1) ^ uint64(step>>63)
 	switch {
@@ -62,8 +69,6 @@ func (w *StateWriter) putPacked(index, value uint64) {
 		w.buf = append(w.buf, packedTag|howFull<<5|form)
 		w.buf = binary.LittleEndian.AppendUint64(w.buf, index)
 	}
-	w.buf = binary.LittleEndian.AppendUint64(w.buf, body)
-	w.buf = w.buf[:len(w.buf)-8+size]
 	w.next = index + 1
 }
 
@@ -92,19 +97,25 @@ func (w *StateWriter) unpack() {
 	}
 }
 
-// found makes a packed element the current one.
-func (r *StateReader) found(index, value uint64) {
-	binary.LittleEndian.PutUint64(r.pair[:8], index)
-	binary.LittleEndian.PutUint64(r.pair[8:], value)
-	r.key, r.value, r.deleted = r.pair[:8:8], r.pair[8:16:16], false
+// found makes a packed element the current one, whose value the caller sets.
+func (r *StateReader) found(index uint64) {
+	binary.LittleEndian.PutUint64(r.number[:], index)
+	r.key, r.deleted = r.number[:], false
 	r.index = index + 1
+}
+
+// foundNumber is found for an element of one number.
+func (r *StateReader) foundNumber(index, value uint64) {
+	r.found(index)
+	binary.LittleEndian.PutUint64(r.unpacked[:], value)
+	r.value = r.unpacked[:]
 }
 
 // parsePacked is parse among packed elements.
 func (r *StateReader) parsePacked(b []byte) (need int, isElement bool, err error) {
 	tag := b[0]
 	if tag < packedTag {
-		r.found(r.index, float64Bits(tag))
+		r.foundNumber(r.index, float64Bits(tag))
 		return 1, true, nil
 	}
 	if tag == packedEnd {
@@ -112,7 +123,7 @@ func (r *StateReader) parsePacked(b []byte) (need int, isElement bool, err error
 		return 1, false, nil
 	}
 	how, form := tag>>5&3, tag&31
-	if how > howFull || form > formLast {
+	if how > howFull || form > formTwo {
 		return 0, false, fmt.Errorf("%w: a packed element that is none", ErrState)
 	}
 	index, at := r.index, 1
@@ -137,8 +148,14 @@ func (r *StateReader) parsePacked(b []byte) (need int, isElement bool, err error
 	if at+size > len(b) {
 		return at + size, false, nil
 	}
-	r.found(index, unform(form, lowest(b[at:], size)))
-	return at + size, true, nil
+	end := at + size
+	if form == formTwo {
+		r.found(index)
+		r.value = b[at:end:end]
+	} else {
+		r.foundNumber(index, unform(form, lowest(b[at:], size)))
+	}
+	return end, true, nil
 }
 
 // sizeOf is how many bytes of a value follow in a form.
@@ -148,8 +165,10 @@ func sizeOf(form byte) int {
 		return int(form)
 	case form <= formHigh:
 		return int(form - formFloat)
+	case form < formTwo:
+		return int(form - formHigh)
 	}
-	return int(form - formHigh)
+	return 16
 }
 
 // lowest reads the first size bytes of b, of 8 at most.

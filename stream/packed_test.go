@@ -28,7 +28,7 @@ var (
 	)
 )
 
-// What is packed reads as if it had been put, wherever it is cut and whatever stands between, and in 17 bytes at most.
+// What is packed reads as if it had been put, wherever it is cut and whatever stands between, and in 17 bytes at most, or 25 of two numbers.
 func TestPackedIsPut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := NewStateWriter(nil, false)
@@ -47,12 +47,19 @@ func TestPackedIsPut(t *testing.T) {
 			if rapid.Bool().Draw(rt, "next") {
 				index = w.next
 			}
-			before, began := w.Len(), w.packed
-			w.PutUint64(index, value)
-			if began {
-				require.LessOrEqual(rt, w.Len()-before, 17)
+			before, began, most := w.Len(), w.packed, 17
+			e := element{binary.LittleEndian.AppendUint64(nil, index), binary.LittleEndian.AppendUint64(nil, value), false}
+			if rapid.Bool().Draw(rt, "two") {
+				second := values.Draw(rt, "second")
+				w.PutUint64s(index, value, second)
+				e.value, most = binary.LittleEndian.AppendUint64(e.value, second), 25
+			} else {
+				w.PutUint64(index, value)
 			}
-			want = append(want, element{binary.LittleEndian.AppendUint64(nil, index), binary.LittleEndian.AppendUint64(nil, value), false})
+			if began {
+				require.LessOrEqual(rt, w.Len()-before, most)
+			}
+			want = append(want, e)
 		}
 		state := w.Bytes()
 		require.Equal(rt, state, w.Bytes(), "asking again adds nothing")
@@ -107,6 +114,11 @@ func TestPackedSize(t *testing.T) {
 	require.InDelta(t, 1, size(func(i uint64) float64 { return float64(i % 128) }, 1), 0.01, "small counts, one beside the other")
 	require.InDelta(t, 3, size(func(i uint64) float64 { return float64(i % 128) }, 3), 0.02, "with gaps")
 	require.InDelta(t, 3, size(func(i uint64) float64 { return float64(1000 + i%50_000) }, 1), 0.01)
+	w := NewStateWriter(nil, true)
+	for i := range uint64(10_000) {
+		w.PutUint64s(i*200, 1<<60+i, 1<<61+i)
+	}
+	require.InDelta(t, 19, float64(len(w.Bytes()))/10_000, 0.01, "two numbers, with gaps")
 	require.InDelta(t, 9, size(func(i uint64) float64 { return float64(i) + 0.1 }, 1), 0.01, "no whole numbers")
 }
 
@@ -117,6 +129,7 @@ func TestPackedThatEndTooEarly(t *testing.T) {
 	w.PutUint64(1, math.Float64bits(0.3))
 	w.PutUint64(1<<20, 1<<40+1)
 	w.PutUint64(1<<60, 1)
+	w.PutUint64s(1<<60+9, 1, 2)
 	for end := 1; end < len(w.Bytes()); end++ {
 		for _, cuts := range [][]int{nil, {end / 2}} {
 			r := NewStateReader(pieces(w.Bytes()[:end], cuts, io.EOF))
@@ -130,7 +143,7 @@ func TestPackedThatEndTooEarly(t *testing.T) {
 func TestPackedThatAreNone(t *testing.T) {
 	for name, tail := range map[string]string{
 		"place":  "\xe0",
-		"form":   "\x97",
+		"form":   "\x98",
 		"end":    "\xfe",
 		"index":  "\xa0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 		"index2": "\xa0\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",

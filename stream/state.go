@@ -52,21 +52,13 @@ func (w *StateWriter) PutUint64(index, value uint64) {
 	w.putPacked(index, value)
 }
 
-// PutUint64s is Put with an index and a value of 16 bytes, both in little-endian order.
+// PutUint64s is Put with an index and a value of 16 bytes, all numbers in little-endian order. It takes 17 bytes if the index
+// follows the one before, 18 to 20 if it is near, 25 at most.
 func (w *StateWriter) PutUint64s(index, first, second uint64) {
-	w.unpack()
-	w.buf = append(w.buf, uint64Key)
-	w.buf = binary.LittleEndian.AppendUint64(w.buf, index)
-	w.buf = append(w.buf, uint64Value+8)
+	w.putTag(index, formTwo)
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, first)
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, second)
 }
-
-// Lengths as PutUint64s writes them: an 8-byte key, and 8 bytes more than an 8-byte value (plus one, see Put).
-const (
-	uint64Key   = 8
-	uint64Value = 9
-)
 
 // Delete says that the element of key is no longer part of the state.
 func (w *StateWriter) Delete(key []byte) {
@@ -96,9 +88,9 @@ type StateReader struct {
 	deleted    bool
 	err        error
 
-	packed bool     // rest goes on with packed elements, see packed.go
-	index  uint64   // that a packed element has unless it says otherwise
-	pair   [16]byte // key and value of a packed element
+	packed           bool    // rest goes on with packed elements, see packed.go
+	index            uint64  // that a packed element has unless it says otherwise
+	number, unpacked [8]byte // key and value of a packed element
 }
 
 // maxField bounds the length of a key or a value, so that sums of lengths cannot overflow.
@@ -110,7 +102,7 @@ const maxField = 1 << 30
 func NewStateReader(next func() ([]byte, error)) *StateReader { return &StateReader{next: next} }
 
 // Next advances to the next element. It returns false at the end or on an error, which Err tells. Elements are slices of
-// the chunks, without a copy, but for packed ones and those that were cut.
+// the chunks, without a copy, but for packed numbers and those that were cut.
 func (r *StateReader) Next() bool {
 	for r.err == nil {
 		if len(r.rest) == 0 {
@@ -118,7 +110,7 @@ func (r *StateReader) Next() bool {
 			continue
 		}
 		if r.packed && r.rest[0] < packedTag { // most are, where there are many
-			r.found(r.index, float64Bits(r.rest[0]))
+			r.foundNumber(r.index, float64Bits(r.rest[0]))
 			r.rest = r.rest[1:]
 			return true
 		}
