@@ -256,8 +256,8 @@ func grepContest(b *testing.B) contest {
 // that the days go on.
 func benchFlights(b *testing.B, n int) []logreg.Flight {
 	const day = 24 * 60 * microsOfMinute
-	all := readBench(b, openFlights(*benchFlightsPath, false, 0, func() func(*logreg.Flight) logreg.Flight {
-		return func(f *logreg.Flight) logreg.Flight { return *f }
+	all := readBench(b, openFlights(*benchFlightsPath, false, 0, func() (func(*logreg.Flight) logreg.Flight, func(logreg.Flight)) {
+		return func(f *logreg.Flight) logreg.Flight { return *f }, nil
 	}))
 	span := (all[len(all)-1].Micros-all[0].Micros)/day*day + day
 	for i := 0; len(all) < n; i++ {
@@ -302,7 +302,7 @@ func logisticContest(b *testing.B) contest {
 		job: func(items int) (*stream.Topology, func() uint64) {
 			into := &learned{}
 			hasher := logreg.NewHasher(l.Model.Bits)
-			open := translation[logreg.Flight, logreg.Example]{convert: func(f logreg.Flight) (logreg.Example, bool, error) {
+			open := translation[logreg.Flight, logreg.Example]{over: hasher.Reuse, convert: func(f logreg.Flight) (logreg.Example, bool, error) {
 				return hasher.Flight(&f), true, nil
 			}}.open(connector.Slice(flights[:items]))
 			return l.topology(open, into), func() uint64 { return math.Float64bits(norm(into.weights.Items())) }

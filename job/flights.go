@@ -18,12 +18,13 @@ import (
 
 // openFlights returns a source of what a function builds of the flights of a file, in CSV as logreg.FlightsHeader has it or in
 // Parquet with columns of the same names, for one partition: the first most of them, all if that is 0. Each source calls
-// newBuild for a function of its own. The sources of a CSV leave bad rows out if skip is true.
-func openFlights[T any](path string, skip bool, most uint64, newBuild func() func(f *logreg.Flight) T) stream.NewSource[T] {
+// newBuild for functions of its own, of which over may be nil, see translation. The sources of a CSV leave bad rows out if skip is true.
+func openFlights[T any](path string, skip bool, most uint64, newBuild func() (build func(f *logreg.Flight) T, over func(old T)),
+) stream.NewSource[T] {
 	return func(part, parts int) (stream.Source[T], error) {
-		build := newBuild()
+		build, over := newBuild()
 		if strings.HasSuffix(path, ".parquet") {
-			t := translation[flightRow, T]{name: path, most: most, convert: func(r flightRow) (T, bool, error) {
+			t := translation[flightRow, T]{name: path, most: most, over: over, convert: func(r flightRow) (T, bool, error) {
 				f := r.flight()
 				return build(&f), true, nil
 			}}
@@ -31,7 +32,7 @@ func openFlights[T any](path string, skip bool, most uint64, newBuild func() fun
 				return openFlightTable(path, part, parts)
 			})(part, parts)
 		}
-		t := translation[string, T]{name: path, skip: skip, most: most, convert: func(line string) (item T, ok bool, err error) {
+		t := translation[string, T]{name: path, skip: skip, most: most, over: over, convert: func(line string) (item T, ok bool, err error) {
 			f, ok, err := parseFlight(line)
 			if !ok || err != nil {
 				return item, false, err

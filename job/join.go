@@ -191,7 +191,7 @@ type joinInput struct {
 
 func (j *Join) openInput() (*joinInput, error) {
 	flights := func(row func(f *logreg.Flight) JoinRow) stream.NewSource[JoinRow] {
-		return number(openFlights(j.Path, false, j.Flights, func() func(*logreg.Flight) JoinRow { return row }))
+		return number(openFlights(j.Path, false, j.Flights, func() (func(*logreg.Flight) JoinRow, func(JoinRow)) { return row, nil }))
 	}
 	in := &joinInput{left: flights(arrival), right: flights(departure)}
 	if j.Table != "" {

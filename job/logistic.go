@@ -111,13 +111,14 @@ func (l *LogisticRegression) openInput() (*exampleInput, error) {
 	in := &exampleInput{}
 	// What makes examples may not be shared, so each source gets its own.
 	if l.format() == FormatFlights {
-		in.open = openFlights(l.Path, skip, l.Examples, func() func(f *logreg.Flight) logreg.Example {
-			return logreg.NewHasher(l.Model.Bits).Flight
+		in.open = openFlights(l.Path, skip, l.Examples, func() (func(*logreg.Flight) logreg.Example, func(logreg.Example)) {
+			h := logreg.NewHasher(l.Model.Bits)
+			return h.Flight, h.Reuse // learners keep nothing of examples
 		})
 	} else {
 		in.open = func(part, parts int) (stream.Source[logreg.Example], error) {
 			parser := logreg.Libsvm{First: l.First, Last: l.First + 1<<l.Model.Bits - 1}
-			return translation[string, logreg.Example]{name: l.Path, skip: skip, most: l.Examples, convert: func(line string) (
+			return translation[string, logreg.Example]{name: l.Path, skip: skip, most: l.Examples, over: parser.Reuse, convert: func(line string) (
 				logreg.Example, bool, error,
 			) {
 				return parser.Parse([]byte(line))

@@ -16,6 +16,8 @@ type translation[In, Out any] struct {
 	name, unit string
 	// convert returns the item of a row, or false for a row that has none in it. It may keep what it is given.
 	convert func(row In) (item Out, ok bool, err error)
+	// over, if not nil, is given an item that nobody uses any more, whose memory the next convert may use; see stream.Reuser.
+	over func(old Out)
 	// skip leaves out rows that convert has an error for, instead of failing.
 	skip bool
 	// header says that the first row has no item.
@@ -43,7 +45,7 @@ func (t translation[In, Out]) open(inner stream.NewSource[In]) stream.NewSource[
 	}
 }
 
-// translated is a source of translated items. It implements connector.Skipper and stream.Progresser.
+// translated is a source of translated items. It implements connector.Skipper, stream.Progresser and stream.Reuser.
 type translated[In, Out any] struct {
 	translation[In, Out]
 	inner       stream.Source[In]
@@ -53,7 +55,12 @@ type translated[In, Out any] struct {
 }
 
 // Read implements stream.Source. A read of rows of which none has an item goes on with the next ones.
-func (s *translated[In, Out]) Read(dst []Out) (int, error) {
+func (s *translated[In, Out]) Read(dst []Out) (int, error) { return s.load(dst, nil) }
+
+// ReadOver implements stream.Reuser.
+func (s *translated[In, Out]) ReadOver(dst []Out) (int, error) { return s.load(dst, s.over) }
+
+func (s *translated[In, Out]) load(dst []Out, over func(old Out)) (int, error) {
 	n := 0
 	for n == 0 {
 		want := len(dst)
@@ -70,6 +77,9 @@ func (s *translated[In, Out]) Read(dst []Out) (int, error) {
 		for _, row := range s.rows[:got] {
 			if s.read++; s.read == 1 && s.header {
 				continue
+			}
+			if over != nil {
+				over(dst[n])
 			}
 			item, ok, bad := s.convert(row)
 			switch {

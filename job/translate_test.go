@@ -120,6 +120,24 @@ func TestTranslationsFail(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// A translation hands over what is written over before it makes the next item, and only where it was told to.
+func TestTranslationReuses(t *testing.T) {
+	inner := halves(true, 0)
+	var old []int
+	inner.over = func(item int) { old = append(old, item) }
+	s, err := inner.open(connector.Slice([]string{"2", "# none", "4", "6"}))(0, 1)
+	require.NoError(t, err)
+	dst := []int{7, 8, 9, 10}
+	n, err := s.(stream.Reuser[int]).ReadOver(dst)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 2, 3}, dst[:n])
+	require.Equal(t, []int{7, 8, 8, 9}, old, "a row without an item leaves it to the next one")
+	_, err = s.Read(dst)
+	require.ErrorIs(t, err, io.EOF)
+	require.Len(t, old, 4)
+	require.NoError(t, s.Close())
+}
+
 func TestFlightsOfCSV(t *testing.T) {
 	for line, want := range map[string]string{
 		"1,2,3,A":                     "4 of 5 fields",
@@ -156,8 +174,8 @@ func TestFlightsOfParquet(t *testing.T) {
 	table, csv := filepath.Join(dir, "f.parquet"), filepath.Join(dir, "f.csv")
 	require.NoError(t, parquet.WriteFile(table, rows))
 	require.NoError(t, os.WriteFile(csv, []byte(text.String()), 0o600))
-	same := func() func(f *logreg.Flight) logreg.Flight {
-		return func(f *logreg.Flight) logreg.Flight { return *f }
+	same := func() (func(f *logreg.Flight) logreg.Flight, func(logreg.Flight)) {
+		return func(f *logreg.Flight) logreg.Flight { return *f }, nil
 	}
 	read := func(s stream.Source[logreg.Flight]) (all []logreg.Flight) {
 		for dst := make([]logreg.Flight, 77); ; {

@@ -61,7 +61,7 @@ func (b *batch[T]) AppendItems(dst []byte, from, to int) ([]byte, error) {
 // freeList recycles the slabs of one emitter: many consumers give back, the emitter takes. A full list drops the slab.
 //
 // A slab that waits for reuse keeps what its old items point to alive until they are overwritten. That is bounded by
-// freeSlabs, and clearing them would cost more per item than the rest of the round trip.
+// freeSlabs, and clearing them would cost more per item than the rest of the round trip. A [Reuser] fills that memory again.
 type freeList[T any] struct {
 	ring  *ringbuf.MPSC[*batch[T]]
 	codec *codec[T]

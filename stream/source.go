@@ -10,6 +10,14 @@ type Source[T any] interface {
 	Close() error
 }
 
+// Reuser is a Source whose items point to memory that it has made for them and can use again, where allocating that memory
+// costs more than filling it. ReadOver is Read, but each item of dst is one that was returned before and is in no slab any
+// more, or a zero: what it points to may be overwritten. A Source may be a Reuser only where the operators that take its items
+// neither keep nor emit what they point to.
+type Reuser[T any] interface {
+	ReadOver(dst []T) (int, error)
+}
+
 // NewSource opens partition part of parts.
 type NewSource[T any] func(part, parts int) (Source[T], error)
 

@@ -27,6 +27,7 @@ type SourceTask interface {
 
 type sourceTask[T any] struct {
 	src     Source[T]
+	load    func(dst []T) (int, error) // reads into a slab: src.Read, or ReadOver
 	out     *Emitter[T]
 	scratch []T // for partitioners that look at each item
 	held    int // items of it that are not emitted yet
@@ -34,9 +35,11 @@ type sourceTask[T any] struct {
 }
 
 func newSourceTask[T any](src Source[T], out *Emitter[T]) SourceTask {
-	t := &sourceTask[T]{src: src, out: out}
+	t := &sourceTask[T]{src: src, load: src.Read, out: out}
 	if !out.direct() {
 		t.scratch = make([]T, SlabItems)
+	} else if r, ok := src.(Reuser[T]); ok {
+		t.load = r.ReadOver
 	}
 	return t
 }
@@ -54,7 +57,7 @@ func (t *sourceTask[T]) fill(limit int) (asked, n int, err error) {
 	if t.scratch == nil {
 		dst := t.out.room()
 		asked = min(limit, len(dst))
-		if n, err = t.read(dst[:asked]); n > 0 {
+		if n, err = t.read(t.load, dst[:asked]); n > 0 {
 			t.out.filled(n)
 		}
 		return asked, n, err
@@ -64,7 +67,7 @@ func (t *sourceTask[T]) fill(limit int) (asked, n int, err error) {
 	}
 	affordable := min(int64(len(t.scratch)), t.out.credit/max(t.out.copies, 1))
 	asked = min(limit, int(affordable))
-	n, err = t.read(t.scratch[:asked])
+	n, err = t.read(t.src.Read, t.scratch[:asked])
 	for i := range t.scratch[:n] {
 		t.held = n - i - 1
 		t.out.Emit(t.scratch[i])
@@ -73,8 +76,8 @@ func (t *sourceTask[T]) fill(limit int) (asked, n int, err error) {
 }
 
 // read guards against sources that break the contract of Read.
-func (t *sourceTask[T]) read(dst []T) (int, error) {
-	n, err := t.src.Read(dst)
+func (t *sourceTask[T]) read(from func([]T) (int, error), dst []T) (int, error) {
+	n, err := from(dst)
 	if n < 0 || n > len(dst) {
 		return 0, fmt.Errorf("stream: source returned %d items for a buffer of %d", n, len(dst))
 	}
@@ -88,7 +91,7 @@ func (t *sourceTask[T]) read(dst []T) (int, error) {
 func (t *sourceTask[T]) Skip(n uint64) error {
 	dropped := make([]T, min(n, SlabItems))
 	for n > 0 {
-		got, err := t.read(dropped[:min(n, SlabItems)])
+		got, err := t.read(t.src.Read, dropped[:min(n, SlabItems)])
 		if n -= uint64(got); err == io.EOF && n > 0 {
 			return fmt.Errorf("stream: the source ends %d items before it did: %w", n, io.ErrUnexpectedEOF)
 		}

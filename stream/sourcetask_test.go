@@ -129,6 +129,81 @@ func TestFillKeepsToItsCredit(t *testing.T) {
 }
 
 // Sources that break the contract fail the job with an error that says how, and what they left is not emitted.
+// numbers yields 1, 2, 3, ... behind pointers, and writes over those that it is given.
+type numbers struct {
+	last, made uint64
+}
+
+func (s *numbers) Read(dst []*uint64) (int, error) {
+	clear(dst)
+	return s.ReadOver(dst)
+}
+
+func (s *numbers) ReadOver(dst []*uint64) (int, error) {
+	for i := range dst {
+		if dst[i] == nil {
+			dst[i] = new(uint64)
+			s.made++
+		}
+		s.last++
+		*dst[i] = s.last
+	}
+	return len(dst), nil
+}
+
+func (s *numbers) Close() error { return nil }
+
+// latecomer keeps slabs for a while and checks that nobody writes over what their items point to.
+type latecomer struct {
+	*recorder[*uint64]
+	held []*batch[*uint64]
+	want []uint64 // the first item of each
+	most int
+	seen uint64
+}
+
+func (h *latecomer) Send(_, _ int, s Slab) {
+	h.held, h.want = append(h.held, s.(*batch[*uint64])), append(h.want, h.seen+1)
+	h.seen += uint64(s.Len())
+	for len(h.held) > h.most {
+		for i, item := range h.held[0].items {
+			require.Equal(h.t, h.want[0]+uint64(i), *item)
+		}
+		h.held[0].Release()
+		h.held, h.want = h.held[1:], h.want[1:]
+	}
+}
+
+// A Reuser writes over items of released slabs alone, and makes no more of them than are in use. Where each item goes to a
+// slab of its own choice, it is not asked to.
+func TestReuser(t *testing.T) {
+	for name, routing := range map[string]Option{"direct": Shuffle(), "partitioned": Custom(func(*uint64, int) int { return 0 })} {
+		rapid.Check(t, func(t *rapid.T) {
+			src := &numbers{}
+			most := rapid.IntRange(0, 10).Draw(t, "most")
+			n := sender[*uint64](t, output{routing, 2})
+			h := &latecomer{recorder: newRecorder[*uint64](t, unlimited), most: most}
+			task, err := n.NewSource(0, h, src)
+			require.NoError(t, err)
+			h.open = task.Buffered
+			items := 0
+			for range rapid.IntRange(1, 60).Draw(t, "fills") {
+				n, err := task.Fill(rapid.IntRange(1, SlabItems).Draw(t, "limit"))
+				require.NoError(t, err)
+				items += n
+				if rapid.IntRange(0, 9).Draw(t, "flush") == 0 {
+					task.Flush()
+				}
+			}
+			if name == "partitioned" {
+				require.EqualValues(t, items, src.made)
+				return
+			}
+			require.LessOrEqual(t, src.made, uint64(most+3)*SlabItems) // two lanes are being filled
+		})
+	}
+}
+
 func TestMisbehavingSources(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {

@@ -168,7 +168,7 @@ func (t *windowedTask[T]) fetch(limit int) error {
 	}
 	affordable := min(int64(len(t.scratch)), t.out.credit/max(t.out.copies, 1))
 	asked := min(limit, int(affordable))
-	n, err := t.read(t.scratch[:asked])
+	n, err := t.read(t.src.Read, t.scratch[:asked])
 	t.pending, t.short = t.scratch[:n], n < asked
 	return err
 }

@@ -83,7 +83,11 @@ const arenaFeatures = 4096
 type builder struct {
 	features []Feature // of the example in the making
 	arena    []Feature
+	used     []Feature // memory that the next example may take
 }
+
+// Reuse lets the next example use the memory of one that nobody needs any more.
+func (b *builder) Reuse(e Example) { b.used = e.Features }
 
 func (b *builder) add(index uint32, value float32) {
 	b.features = append(b.features, Feature{index, value})
@@ -101,13 +105,22 @@ func (b *builder) sort() (twice bool) {
 
 // take returns the example and begins the next.
 func (b *builder) take(positive bool) Example {
-	n := len(b.features)
+	e := Example{Positive: positive, Features: append(b.memory(len(b.features)), b.features...)}
+	b.reset()
+	return e
+}
+
+// memory returns room for n features.
+func (b *builder) memory(n int) []Feature {
+	used := b.used
+	if b.used = nil; n <= cap(used) {
+		return used[:0]
+	}
+	n = (n + 3) &^ 3 // so that who uses it again finds room for one with a few more
 	if n > len(b.arena) {
 		b.arena = make([]Feature, max(n, arenaFeatures))
 	}
-	e := Example{Positive: positive, Features: b.arena[:n:n]}
-	copy(e.Features, b.features)
+	m := b.arena[:0:n]
 	b.arena = b.arena[n:]
-	b.reset()
-	return e
+	return m
 }

@@ -91,6 +91,35 @@ func TestHasher(t *testing.T) {
 	require.Len(t, h.Example(true).Features, 1, "columns are told apart by their names alone")
 }
 
+// TestReuse: an example that is made over another one is as any other, and takes memory of its own only if it must.
+func TestReuse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		over, plain := NewHasher(12), NewHasher(12)
+		var old Example
+		for range rapid.IntRange(1, 20).Draw(t, "rows") {
+			over.Reuse(old)
+			for _, v := range rapid.SliceOfN(rapid.Int64Range(0, 40), 1, 12).Draw(t, "row") {
+				over.AddNumber("n", v)
+				plain.AddNumber("n", v)
+			}
+			e := over.Example(true)
+			require.Equal(t, plain.Example(true), e)
+			require.False(t, len(e.Features) <= cap(old.Features) && &e.Features[0] != &old.Features[:1][0])
+			old = e
+		}
+	})
+	var l Libsvm
+	old, _, err := l.Parse([]byte("1 3:1 5:2"))
+	require.NoError(t, err)
+	l.Reuse(old)
+	e, _, err := l.Parse([]byte("0 7:1"))
+	require.NoError(t, err)
+	require.Same(t, &old.Features[0], &e.Features[0])
+	kept, _, err := l.Parse([]byte("1 9:1"))
+	require.NoError(t, err)
+	require.NotSame(t, &kept.Features[0], &e.Features[0], "memory is given once")
+}
+
 // TestPrequential checks the counts against their definitions.
 func TestPrequential(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

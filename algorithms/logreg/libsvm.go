@@ -21,6 +21,9 @@ type Libsvm struct {
 	builder builder
 }
 
+// Reuse lets the next example use the memory of one that nobody needs any more.
+func (l *Libsvm) Reuse(e Example) { l.builder.Reuse(e) }
+
 var (
 	errLabel = errors.New("label is none of 1, +1, 0, -1")
 	errPair  = errors.New("feature is no index:value")
