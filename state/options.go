@@ -12,7 +12,7 @@ import (
 var ErrOptions = errors.New("state: invalid options")
 
 // DefaultClear is what 0 stands for in Options.Clear.
-const DefaultClear = 0.75
+const DefaultClear = 0.65
 
 // Options say how a Map, a Set, an Array or a Matrix measures its divergence. The zero value is right for counts by key whose items are
 // not hash-partitioned.
