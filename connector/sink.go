@@ -129,25 +129,34 @@ type collectSink[T any] struct {
 	part int
 }
 
-// own calls f with the partition if it still is the sink's.
-func (s *collectSink[T]) own(f func(p *collected[T])) error {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
+// own returns the partition if it still is the sink's. c.mu must be held.
+func (s *collectSink[T]) own() (*collected[T], error) {
 	p := s.c.parts[s.part]
 	if p == nil || p.sink != s {
-		return errSuperseded
+		return nil, errSuperseded
 	}
-	f(p)
-	return nil
+	return p, nil
 }
 
 func (s *collectSink[T]) Write(items []T) error {
-	return s.own(func(p *collected[T]) { p.add(items) })
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	p, err := s.own()
+	if err == nil {
+		p.add(items)
+	}
+	return err
 }
 
 // Flush implements stream.Flusher.
 func (s *collectSink[T]) Flush() error {
-	return s.own(func(p *collected[T]) { p.final = p.n })
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	p, err := s.own()
+	if err == nil {
+		p.final = p.n
+	}
+	return err
 }
 
 func (s *collectSink[T]) Close() error { return s.Flush() }
