@@ -38,7 +38,7 @@ func Table[T any](w io.Writer, columns ...Column[T]) stream.NewSink[T] {
 				return nil, fmt.Errorf("connector: table column %q has no value", c.Title)
 			}
 			s.values[i] = c.Value
-			s.head(c.Title, c.Number)
+			s.table.head(c.Title, c.Number)
 		}
 		return s, nil
 	}
@@ -46,17 +46,20 @@ func Table[T any](w io.Writer, columns ...Column[T]) stream.NewSink[T] {
 
 type tableSink[T any] struct {
 	values []func(item T) string // by column
-	table
+	table  table                 // not embedded: its methods would be compiled as those of each sink again
 }
 
 func (s *tableSink[T]) Write(items []T) error {
 	for _, item := range items {
 		for i, value := range s.values {
-			s.add(i, value(item))
+			s.table.add(i, value(item))
 		}
 	}
 	return nil
 }
+
+// Close writes the table, once.
+func (s *tableSink[T]) Close() error { return s.table.close() }
 
 // table is what a tableSink knows without the type of its items.
 type table struct {
@@ -81,8 +84,7 @@ func (s *table) add(i int, cell string) {
 	s.cells = append(s.cells, cell)
 }
 
-// Close writes the table, once.
-func (s *table) Close() error {
+func (s *table) close() error {
 	if s.closed {
 		return nil
 	}

@@ -100,25 +100,33 @@ func appendMsgpack(dst []byte, item any) ([]byte, error) {
 // decode appends what append wrote to items. It allocates no more than in proportion to the bytes it is given. With an
 // error it returns no items.
 func (c *codec[T]) decode(items []T, wire []byte) ([]T, error) {
-	if c.err != nil { // nobody can have written it, and into interfaces msgpack believes any length, see checkMsgpack
-		return nil, fmt.Errorf("%w: %w", ErrWire, c.err)
+	wire, bulk, err := c.open(wire, (*T)(nil))
+	if err != nil {
+		return nil, err
 	}
-	if len(wire) >= 4 && binary.LittleEndian.Uint32(wire) == bulkMark {
-		content, err := c.bulk.content(wire[4:], reflect.TypeFor[T]())
-		if err != nil {
-			return nil, err
-		}
-		return decodeBulk(items, content), nil
+	if bulk {
+		return decodeBulk(items, wire), nil
 	}
 	for len(wire) > 0 {
 		var item T
-		var err error
 		if wire, err = decodeItem(wire, &item); err != nil {
 			return nil, err
 		}
 		items = append(items, item)
 	}
 	return items, nil
+}
+
+// open says whether items came in bulk, and returns what holds them then. of is a pointer to an item, or nil.
+func (f *form) open(wire []byte, of any) (rest []byte, bulk bool, err error) {
+	if f.err != nil { // nobody can have written it, and into interfaces msgpack believes any length, see checkMsgpack
+		return nil, false, fmt.Errorf("%w: %w", ErrWire, f.err)
+	}
+	if len(wire) < 4 || binary.LittleEndian.Uint32(wire) != bulkMark {
+		return wire, false, nil
+	}
+	rest, err = f.bulk.content(wire[4:], reflect.TypeOf(of).Elem())
+	return rest, true, err
 }
 
 // decodeItem reads the first item of wire into what a pointer leads to, and returns the rest. Own wire forms are trusted to
