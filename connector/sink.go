@@ -2,7 +2,6 @@ package connector
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -60,18 +59,25 @@ func (p *collected[T]) cut(n int) {
 func (c *Collector[T]) Items() []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := 0
-	for _, p := range c.parts {
+	n, parts := 0, make([]int, 0, len(c.parts))
+	for part, p := range c.parts {
 		n += p.n
+		parts = append(parts, part)
 	}
+	sortParts(parts)
 	all := make([]T, 0, n)
-	for _, part := range slices.Sorted(maps.Keys(c.parts)) {
+	for _, part := range parts {
 		for _, chunk := range c.parts[part].chunks {
 			all = append(all, chunk...)
 		}
 	}
 	return all
 }
+
+// sortParts is slices.Sort, but compiled here alone: where it is inlined it is compiled again, in each package with a Collector.
+//
+//go:noinline
+func sortParts(parts []int) { slices.Sort(parts) }
 
 // Len returns how many items have arrived so far.
 func (c *Collector[T]) Len() int {
