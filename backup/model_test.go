@@ -113,7 +113,7 @@ func (m *partitionModel) draw(t *rapid.T, isWhole bool) (*Commit, map[string]int
 		elements = append(elements, blanks...)
 	}
 	c := &Commit{Whole: isWhole, Elements: elements}
-	for _, channel := range slices.Sorted(maps.Keys(m.next)) {
+	for _, channel := range slices.Sorted(maps.Keys(m.next)) { // in one order, so that a failure can be reproduced
 		done[channel] = rapid.Uint64Range(done[channel], m.next[channel]).Draw(t, "position")
 	}
 	for channel, seq := range done {
@@ -142,7 +142,7 @@ func (m *partitionModel) commit(t *rapid.T, isWhole bool) {
 func (m *partitionModel) fail(t *rapid.T) {
 	c, _, _ := m.draw(t, rapid.Bool().Draw(t, "whole"))
 	failing := rapid.IntRange(0, 3).Draw(t, "failing batch")
-	last := (len(c.Elements) - 1) / pieceBytes // at least {}
+	last := (len(c.Elements) - 1) / pieceBytes
 	n := 0
 	m.store.refuse = func(*Batch) bool { n++; return n > min(failing, last) }
 	require.Error(t, commitWait(m.p, c))

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // twoGenerations leaves "[one] 1 2" and on top of it "[two] 3 4 5", each base in three chunks.
@@ -330,15 +332,15 @@ func (s *countingStore) Scan(prefix []byte, fn func(key, value []byte) error) er
 func TestRestoreReadsEachRecordTwice(t *testing.T) {
 	s := &countingStore{Store: NewMemory()}
 	p, _ := load(t, s, 1)
-	const deltas = 700
-	require.NoError(t, commitWait(p, whole(strings.Repeat("b", 300*pieceBytes), 1)))
+	pieces, deltas := thorough.Number(60, 300), thorough.Number(200, 700)
+	require.NoError(t, commitWait(p, whole(strings.Repeat("b", pieces*pieceBytes), 1)))
 	for i := range deltas {
 		require.NoError(t, commitWait(p, part("d", uint64(i))))
 	}
 	s.keys = 0
 	_, r := load(t, s, 2)
 	require.Len(t, elements(t, r), 1+deltas)
-	require.Less(t, s.keys, 2*(300+deltas)+10)
+	require.Less(t, s.keys, 2*(pieces+deltas)+10)
 }
 
 // Who does not read the elements to their end says so, and then holds nothing of the store.

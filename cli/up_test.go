@@ -29,10 +29,11 @@ func begin(t *testing.T, mark string, args ...string) (*exec.Cmd, string) {
 	return c, line
 }
 
-// until asks again and again; what it waits for takes seconds, so five minutes mean never.
+// until asks again and again, but leaves most of the machine to those it waits for, which takes seconds; so five minutes mean
+// never.
 func until(t *testing.T, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !holds(); {
+	for end := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
 		require.True(t, time.Now().Before(end), "waited for five minutes")
 	}
 }

@@ -2,7 +2,6 @@ package connector
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -60,18 +59,25 @@ func (p *collected[T]) cut(n int) {
 func (c *Collector[T]) Items() []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := 0
-	for _, p := range c.parts {
+	n, parts := 0, make([]int, 0, len(c.parts))
+	for part, p := range c.parts {
 		n += p.n
+		parts = append(parts, part)
 	}
+	sortParts(parts)
 	all := make([]T, 0, n)
-	for _, part := range slices.Sorted(maps.Keys(c.parts)) {
+	for _, part := range parts {
 		for _, chunk := range c.parts[part].chunks {
 			all = append(all, chunk...)
 		}
 	}
 	return all
 }
+
+// sortParts is slices.Sort, but compiled here alone: where it is inlined it is compiled again, in each package with a Collector.
+//
+//go:noinline
+func sortParts(parts []int) { slices.Sort(parts) }
 
 // Len returns how many items have arrived so far.
 func (c *Collector[T]) Len() int {
@@ -129,25 +135,34 @@ type collectSink[T any] struct {
 	part int
 }
 
-// own calls f with the partition if it still is the sink's.
-func (s *collectSink[T]) own(f func(p *collected[T])) error {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
+// own returns the partition if it still is the sink's. c.mu must be held.
+func (s *collectSink[T]) own() (*collected[T], error) {
 	p := s.c.parts[s.part]
 	if p == nil || p.sink != s {
-		return errSuperseded
+		return nil, errSuperseded
 	}
-	f(p)
-	return nil
+	return p, nil
 }
 
 func (s *collectSink[T]) Write(items []T) error {
-	return s.own(func(p *collected[T]) { p.add(items) })
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	p, err := s.own()
+	if err == nil {
+		p.add(items)
+	}
+	return err
 }
 
 // Flush implements stream.Flusher.
 func (s *collectSink[T]) Flush() error {
-	return s.own(func(p *collected[T]) { p.final = p.n })
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	p, err := s.own()
+	if err == nil {
+		p.final = p.n
+	}
+	return err
 }
 
 func (s *collectSink[T]) Close() error { return s.Flush() }

@@ -32,54 +32,70 @@ func Table[T any](w io.Writer, columns ...Column[T]) stream.NewSink[T] {
 		if len(columns) == 0 {
 			return nil, errors.New("connector: table without columns")
 		}
-		s := &tableSink[T]{w: w, columns: columns, widths: make([]int, len(columns))}
+		s := &tableSink[T]{values: make([]func(item T) string, len(columns)), table: table{w: w}}
 		for i, c := range columns {
 			if c.Value == nil {
 				return nil, fmt.Errorf("connector: table column %q has no value", c.Title)
 			}
-			s.add(i, c.Title)
+			s.values[i] = c.Value
+			s.table.head(c.Title, c.Number)
 		}
 		return s, nil
 	}
 }
 
 type tableSink[T any] struct {
-	w       io.Writer
-	columns []Column[T]
-	widths  []int
-	cells   []string // row by row, titles first
-	closed  bool
-}
-
-// add appends the next cell, which is of column i.
-func (s *tableSink[T]) add(i int, cell string) {
-	cell = printable(cell)
-	s.widths[i] = max(s.widths[i], utf8.RuneCountInString(cell))
-	s.cells = append(s.cells, cell)
+	values []func(item T) string // by column
+	table  table                 // not embedded: its methods would be compiled as those of each sink again
 }
 
 func (s *tableSink[T]) Write(items []T) error {
 	for _, item := range items {
-		for i, c := range s.columns {
-			s.add(i, c.Value(item))
+		for i, value := range s.values {
+			s.table.add(i, value(item))
 		}
 	}
 	return nil
 }
 
 // Close writes the table, once.
-func (s *tableSink[T]) Close() error {
+func (s *tableSink[T]) Close() error { return s.table.close() }
+
+// table is what a tableSink knows without the type of its items.
+type table struct {
+	w       io.Writer
+	numbers []bool // by column: aligned to the right
+	widths  []int
+	cells   []string // row by row, titles first
+	closed  bool
+}
+
+// head adds a column, before any cell.
+func (s *table) head(title string, number bool) {
+	s.numbers = append(s.numbers, number)
+	s.widths = append(s.widths, 0)
+	s.add(len(s.widths)-1, title)
+}
+
+// add appends the next cell, which is of column i.
+func (s *table) add(i int, cell string) {
+	cell = printable(cell)
+	s.widths[i] = max(s.widths[i], utf8.RuneCountInString(cell))
+	s.cells = append(s.cells, cell)
+}
+
+func (s *table) close() error {
 	if s.closed {
 		return nil
 	}
 	s.closed = true
 	w := bufio.NewWriter(s.w)
-	last := len(s.columns) - 1
+	last := len(s.widths) - 1
 	for n, cell := range s.cells {
-		i := n % len(s.columns)
+		i := n % len(s.widths)
 		pad := s.widths[i] - utf8.RuneCountInString(cell)
 		switch {
-		case s.columns[i].Number:
+		case s.numbers[i]:
 			cell = strings.Repeat(" ", pad) + cell
 		case i < last: // no blanks at the end of a line
 			cell += strings.Repeat(" ", pad)

@@ -43,33 +43,42 @@ func (c *Collector[T]) Keep(v Vault) {
 // that, v may hold items that its next incarnation will drop, since it is given them again.
 func (c *Collector[T]) Recall(v Vault, sink string) error {
 	parts := map[int]*collected[T]{}
-	rest := map[int][]byte{} // what the chunks so far have begun
 	wire := stream.NewWire[T]()
-	err := v.Read(sink, func(part int, chunk []byte) error {
+	err := readFrames(v, sink, func(part int, frame []byte) error {
 		p := parts[part]
 		if p == nil {
 			p = &collected[T]{}
 			parts[part] = p
 		}
-		left, err := unframe(append(rest[part], chunk...), func(frame []byte) error {
-			items, err := wire.Decode(nil, frame)
-			p.add(items)
-			return err
-		})
-		rest[part] = append(rest[part][:0], left...)
+		items, err := wire.Decode(nil, frame)
+		p.add(items)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read the results of sink %q: %w", sink, err)
 	}
-	for part, left := range rest {
-		if len(left) > 0 {
-			return fmt.Errorf("read the results of sink %q: %w: partition %d ends within an item", sink, ErrVault, part)
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parts = parts
+	return nil
+}
+
+// readFrames gives each frame of the sink's partitions to take.
+func readFrames(v Vault, sink string, take func(part int, frame []byte) error) error {
+	rest := map[int][]byte{} // what the chunks so far have begun
+	err := v.Read(sink, func(part int, chunk []byte) error {
+		left, err := unframe(append(rest[part], chunk...), func(frame []byte) error { return take(part, frame) })
+		rest[part] = append(rest[part][:0], left...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for part, left := range rest {
+		if len(left) > 0 {
+			return fmt.Errorf("%w: partition %d ends within an item", ErrVault, part)
+		}
+	}
 	return nil
 }
 
@@ -95,27 +104,56 @@ func unframe(b []byte, take func(frame []byte) error) ([]byte, error) {
 // chunks; its state is the number of chunks that count. So what was flushed for a commit that was never made is dropped by
 // the next incarnation, which is given those items again.
 type vaultSink[T any] struct {
+	wire stream.Wire[T]
+	vaultPart
+}
+
+func newVaultSink[T any](v Vault) *vaultSink[T] {
+	return &vaultSink[T]{wire: stream.NewWire[T](), vaultPart: vaultPart{v: v}}
+}
+
+// Write implements stream.Sink. What makes a whole chunk goes at once, so that memory stays bounded.
+func (s *vaultSink[T]) Write(items []T) error {
+	if len(items) == 0 {
+		return nil
+	}
+	head := len(s.buf)
+	buf, err := s.wire.Append(append(s.buf, make([]byte, frameHead)...), items)
+	if err != nil {
+		return err
+	}
+	s.buf = buf
+	return s.framed(head)
+}
+
+// vaultPart is what a vaultSink knows without the type of its items.
+type vaultPart struct {
 	v      Vault
-	wire   stream.Wire[T]
 	at     stream.Placement
 	ready  bool   // nothing beyond chunks is there
 	chunks uint64 // saved
 	buf    []byte // not saved yet
 }
 
-func newVaultSink[T any](v Vault) *vaultSink[T] {
-	return &vaultSink[T]{v: v, wire: stream.NewWire[T]()}
+// framed writes the length of the frame whose head is at that place and which the buffer ends with.
+func (s *vaultPart) framed(head int) error {
+	n := len(s.buf) - head - frameHead
+	if uint64(n) > 1<<32-1 {
+		return fmt.Errorf("%w: a frame of %d bytes", ErrVault, n)
+	}
+	binary.LittleEndian.PutUint32(s.buf[head:], uint32(n))
+	return s.save(MaxChunk)
 }
 
 // Open implements stream.Opener.
-func (s *vaultSink[T]) Open(_ context.Context, p stream.Placement) error {
+func (s *vaultPart) Open(_ context.Context, p stream.Placement) error {
 	s.at = p
 	return s.v.Open(p)
 }
 
 // prepare drops what an earlier incarnation has saved and not committed. It does so before the first write, and not before
 // the state is restored: only then is known what counts.
-func (s *vaultSink[T]) prepare() error {
+func (s *vaultPart) prepare() error {
 	if s.ready {
 		return nil
 	}
@@ -124,26 +162,8 @@ func (s *vaultSink[T]) prepare() error {
 	return err
 }
 
-// Write implements stream.Sink. What makes a whole chunk goes at once, so that memory stays bounded.
-func (s *vaultSink[T]) Write(items []T) (err error) {
-	if len(items) == 0 {
-		return nil
-	}
-	start := len(s.buf)
-	s.buf = append(s.buf, make([]byte, frameHead)...)
-	if s.buf, err = s.wire.Append(s.buf, items); err != nil {
-		return err
-	}
-	n := len(s.buf) - start - frameHead
-	if uint64(n) > 1<<32-1 {
-		return fmt.Errorf("%w: %d items of %d bytes", ErrVault, len(items), n)
-	}
-	binary.LittleEndian.PutUint32(s.buf[start:], uint32(n))
-	return s.save(MaxChunk)
-}
-
 // save saves chunks while there are at least so many bytes.
-func (s *vaultSink[T]) save(least int) error {
+func (s *vaultPart) save(least int) error {
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -161,19 +181,19 @@ func (s *vaultSink[T]) save(least int) error {
 }
 
 // Flush implements stream.Flusher.
-func (s *vaultSink[T]) Flush() error { return s.save(1) }
+func (s *vaultPart) Flush() error { return s.save(1) }
 
 // Close implements stream.Sink.
-func (s *vaultSink[T]) Close() error { return s.Flush() }
+func (s *vaultPart) Close() error { return s.Flush() }
 
 // BackupState implements stream.BackupState: what counts is what was flushed.
-func (s *vaultSink[T]) BackupState(w *stream.StateWriter) error {
+func (s *vaultPart) BackupState(w *stream.StateWriter) error {
 	w.PutUint64(0, s.chunks)
 	return nil
 }
 
 // RestoreState implements stream.RestoreState.
-func (s *vaultSink[T]) RestoreState(r *stream.StateReader) error {
+func (s *vaultPart) RestoreState(r *stream.StateReader) error {
 	for r.Next() {
 		_, n, err := r.Uint64()
 		if err != nil {

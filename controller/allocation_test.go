@@ -17,6 +17,7 @@ import (
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
@@ -309,7 +310,7 @@ func TestByCostLeavesOthersAlone(t *testing.T) {
 
 // Windows close, and with them whole states are saved, while Theta moves.
 func TestByCostWithWindows(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(thorough.Number(2, 6)) {
 		const n = 40_000
 		var out gather[windowCount]
 		topo := stream.New("windows")

@@ -37,7 +37,7 @@ func (t translation[In, Out]) open(inner stream.NewSource[In]) stream.NewSource[
 		if err != nil {
 			return nil, err
 		}
-		s := &translated[In, Out]{inner: source, translation: t}
+		s := &translated[In, Out]{inner: source, by: t}
 		if replay, ok := source.(stream.Replayable); ok {
 			return &replayedTranslation[In, Out]{translated: s, inner: replay}, nil
 		}
@@ -47,7 +47,7 @@ func (t translation[In, Out]) open(inner stream.NewSource[In]) stream.NewSource[
 
 // translated is a source of translated items. It implements connector.Skipper, stream.Progresser and stream.Reuser.
 type translated[In, Out any] struct {
-	translation[In, Out]
+	by          translation[In, Out] // not embedded: open would be compiled as a method of each source again
 	inner       stream.Source[In]
 	rows        []In
 	read, items uint64 // rows and items so far
@@ -58,14 +58,14 @@ type translated[In, Out any] struct {
 func (s *translated[In, Out]) Read(dst []Out) (int, error) { return s.load(dst, nil) }
 
 // ReadOver implements stream.Reuser.
-func (s *translated[In, Out]) ReadOver(dst []Out) (int, error) { return s.load(dst, s.over) }
+func (s *translated[In, Out]) ReadOver(dst []Out) (int, error) { return s.load(dst, s.by.over) }
 
 func (s *translated[In, Out]) load(dst []Out, over func(old Out)) (int, error) {
 	n := 0
 	for n == 0 {
 		want := len(dst)
-		if s.most > 0 {
-			want = int(min(uint64(want), s.most-s.items))
+		if s.by.most > 0 {
+			want = int(min(uint64(want), s.by.most-s.items))
 		}
 		if want == 0 {
 			return 0, io.EOF
@@ -75,16 +75,16 @@ func (s *translated[In, Out]) load(dst []Out, over func(old Out)) (int, error) {
 		}
 		got, err := s.inner.Read(s.rows[:want])
 		for _, row := range s.rows[:got] {
-			if s.read++; s.read == 1 && s.header {
+			if s.read++; s.read == 1 && s.by.header {
 				continue
 			}
 			if over != nil {
 				over(dst[n])
 			}
-			item, ok, bad := s.convert(row)
+			item, ok, bad := s.by.convert(row)
 			switch {
-			case bad != nil && !s.skip:
-				return n, fmt.Errorf("read %s %s %d: %w", s.name, cmp.Or(s.unit, "line"), s.read, bad)
+			case bad != nil && !s.by.skip:
+				return n, fmt.Errorf("read %s %s %d: %w", s.by.name, cmp.Or(s.by.unit, "line"), s.read, bad)
 			case bad != nil:
 				s.skipped.Add(1)
 			case ok:
@@ -122,8 +122,8 @@ func (s *translated[In, Out]) Ignored() int64 {
 
 // Progress implements stream.Progresser.
 func (s *translated[In, Out]) Progress() (done, total int64) {
-	if s.most > 0 {
-		return int64(s.items), int64(s.most)
+	if s.by.most > 0 {
+		return int64(s.items), int64(s.by.most)
 	}
 	if p, ok := s.inner.(stream.Progresser); ok {
 		return p.Progress()

@@ -123,8 +123,13 @@ func (m *Map[K, V]) sorted() []int {
 }
 
 func (m *Map[K, V]) sortByKey(slots []int) {
-	slices.SortFunc(slots, func(a, b int) int { return cmp.Compare(m.entries[a].key, m.entries[b].key) })
+	sortSlots(slots, func(a, b int) int { return cmp.Compare(m.entries[a].key, m.entries[b].key) })
 }
+
+// sortSlots is slices.SortFunc, but compiled here alone: where it is inlined it is compiled again, in each package with a Map.
+//
+//go:noinline
+func sortSlots(slots []int, compare func(a, b int) int) { slices.SortFunc(slots, compare) }
 
 // Add adds d, which may be negative, to the value of key and returns the new value. An absent key becomes present.
 // Integers wrap around.

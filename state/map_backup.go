@@ -55,6 +55,11 @@ func (m *Map[K, V]) ground() {
 	m.flying = m.flying[:0]
 }
 
+// sortChanges is to changes what sortSlots is to slots.
+//
+//go:noinline
+func sortChanges(changes []change, compare func(a, b change) int) { slices.SortFunc(changes, compare) }
+
 // choose returns the slots that a partial backup writes.
 func (m *Map[K, V]) choose() []int {
 	if m.options.Norm == errorbound.Max {
@@ -68,7 +73,7 @@ func (m *Map[K, V]) choose() []int {
 		changes = append(changes, change{i, d})
 		left += d
 	}
-	slices.SortFunc(changes, func(a, b change) int {
+	sortChanges(changes, func(a, b change) int {
 		return cmp.Or(cmp.Compare(b.distance, a.distance), cmp.Compare(m.entries[a.slot].key, m.entries[b.slot].key))
 	})
 	goal := m.options.goal(left, m.theta)

@@ -107,19 +107,29 @@ func (t *Topology) checkAbilities(n *Node, op reflect.Type, abilities map[string
 // connect adds the edge from stream in to port of node n.
 func connect[T any](in Stream[T], n *Node, port int, s *settings) {
 	typed := &edgeType[T]{codec: newCodec[T]()}
+	e := &Edge{From: in.node, To: n, Port: port, routing: s.routing, typed: typed, wire: typed}
 	if s.routing == routePick {
-		pick, ok := s.pick.(Partitioner[T])
-		switch {
-		case !ok:
-			in.t.fault("operator %q: the partitioner is a %T, its input from %q is of type %v",
-				n.Name, s.pick, in.node.Name, reflect.TypeFor[T]())
-		case pick == nil:
-			in.t.fault("operator %q: the partitioner of its input from %q is nil", n.Name, in.node.Name)
+		pick, _ := s.pick.(Partitioner[T])
+		if pick == nil {
+			in.t.faultPick(e, s.pick, reflect.TypeFor[Partitioner[T]]())
 		}
 		typed.pick = pick
 	}
-	e := &Edge{From: in.node, To: n, Port: port, routing: s.routing, typed: typed, wire: typed}
-	n.Windowed = n.Windowed || in.node.Windowed
-	in.node.Outputs = append(in.node.Outputs, e)
-	n.Inputs = append(n.Inputs, e)
+	e.link()
+}
+
+// faultPick faults a partitioner that is not of the type that the items want, or nil.
+func (t *Topology) faultPick(e *Edge, pick any, want reflect.Type) {
+	if reflect.TypeOf(pick) != want {
+		t.fault("operator %q: the partitioner is a %T, its input from %q is of type %v", e.To.Name, pick, e.From.Name, want.In(0))
+		return
+	}
+	t.fault("operator %q: the partitioner of its input from %q is nil", e.To.Name, e.From.Name)
+}
+
+// link makes e known to its ends.
+func (e *Edge) link() {
+	e.To.Windowed = e.To.Windowed || e.From.Windowed
+	e.From.Outputs = append(e.From.Outputs, e)
+	e.To.Inputs = append(e.To.Inputs, e)
 }

@@ -106,17 +106,20 @@ func typeName(t reflect.Type) string {
 }
 
 // appendBulk writes items. items is not empty.
-func appendBulk[T any](dst []byte, b *bulk, items []T) []byte {
+func appendBulk[T any](dst []byte, b *bulk, items []T) []byte { return b.append(dst, bytesOf(items)) }
+
+func (b *bulk) append(dst, content []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, bulkMark)
 	dst = binary.LittleEndian.AppendUint64(dst, b.fingerprint)
-	return append(dst, bytesOf(items)...)
+	return append(dst, content...)
 }
 
-// decodeBulk appends what follows the mark to items. b is nil if the type has no bulk form here.
-func decodeBulk[T any](items []T, wire []byte, b *bulk) ([]T, error) {
+// content returns the items within what follows the mark, as they are to lie in memory. b is nil if their type t has no bulk
+// form here.
+func (b *bulk) content(wire []byte, t reflect.Type) ([]byte, error) {
 	if b == nil {
 		return nil, fmt.Errorf("%w: %v was sent in bulk, which this build or machine does not do: run one build of the program everywhere",
-			ErrWire, typeName(reflect.TypeFor[T]()))
+			ErrWire, typeName(t))
 	}
 	if len(wire) < 8 {
 		return nil, fmt.Errorf("%w: %s: %d bytes in place of a fingerprint", ErrWire, b.name, len(wire))
@@ -132,10 +135,15 @@ func decodeBulk[T any](items []T, wire []byte, b *bulk) ([]T, error) {
 	if !b.valid(wire) {
 		return nil, fmt.Errorf("%w: %s: a bool that is neither true nor false", ErrWire, b.name)
 	}
-	old, n := len(items), len(wire)/b.size
+	return wire, nil
+}
+
+// decodeBulk appends the items of such content to items.
+func decodeBulk[T any](items []T, content []byte) []T {
+	old, n := len(items), len(content)/int(unsafe.Sizeof(*new(T)))
 	items = slices.Grow(items, n)[:old+n]
-	copy(bytesOf(items[old:]), wire)
-	return items, nil
+	copy(bytesOf(items[old:]), content)
+	return items
 }
 
 // valid checks what not every bit pattern is a value of.

@@ -40,5 +40,5 @@
 // never waits, and takes them in Receive. A [Finisher] hands over what it has kept back when a window ends.
 //
 // The second half of the package ([Node], [Edge], [Task], [SourceTask], [Slab], [Exit]) is what the runtime sees of
-// a built topology. Nothing here runs anything.
+// a built topology. Nothing here runs anything; controller.RunLocal does, and has examples of whole topologies.
 package stream

@@ -63,7 +63,7 @@ func (b *batch[T]) AppendItems(dst []byte, from, to int) ([]byte, error) {
 // A slab that waits for reuse keeps what its old items point to alive until they are overwritten. That is bounded by
 // freeSlabs, and clearing them would cost more per item than the rest of the round trip. A [Reuser] fills that memory again.
 type freeList[T any] struct {
-	ring  *ringbuf.MPSC[*batch[T]]
+	ring  *ringbuf.MPSC[Slab] // of *batch[T]; as Slab, so that not each T has a ring of its own compiled
 	codec *codec[T]
 }
 
@@ -71,7 +71,7 @@ type freeList[T any] struct {
 const freeSlabs = 256
 
 func newFreeList[T any]() *freeList[T] {
-	return &freeList[T]{ring: ringbuf.NewMPSC[*batch[T]](freeSlabs), codec: newCodec[T]()}
+	return &freeList[T]{ring: ringbuf.NewMPSC[Slab](freeSlabs), codec: newCodec[T]()}
 }
 
 // put gives b back; any goroutine may call it.
@@ -79,7 +79,8 @@ func (f *freeList[T]) put(b *batch[T]) { f.ring.TryPush(b) }
 
 // take returns an empty slab with one holder, to be sent at limit items; only the emitter may call it.
 func (f *freeList[T]) take(limit int) *batch[T] {
-	b, ok := f.ring.TryPop()
+	s, ok := f.ring.TryPop()
+	b, _ := s.(*batch[T])
 	if !ok {
 		b = &batch[T]{items: make([]T, 0, SlabItems), home: f, codec: f.codec}
 	}

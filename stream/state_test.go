@@ -22,13 +22,13 @@ type element struct {
 
 func drawElements(t *rapid.T) []element {
 	field := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 20), rapid.SliceOfN(rapid.Byte(), 120, 400))
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) element {
+	return some(t, 12, func(t *rapid.T) element {
 		e := element{key: field.Draw(t, "key"), deleted: rapid.Bool().Draw(t, "deleted")}
 		if !e.deleted {
 			e.value = field.Draw(t, "value")
 		}
 		return e
-	}), 0, 12).Draw(t, "elements")
+	})
 }
 
 func write(w *StateWriter, all []element) {

@@ -1,4 +1,4 @@
-package stream_test
+package controller_test
 
 import (
 	"cmp"
@@ -47,7 +47,7 @@ func (t *tally) CloseWindow(_ stream.Window, out *stream.Emitter[Count]) error {
 }
 
 // A topology of a source, two operators and a sink. Hash sends all occurrences of a word to the same of three workers.
-func Example() {
+func ExampleRunLocal() {
 	t := stream.New("wordcount")
 	lines := stream.From(t, "lines", connector.Slice([]string{
 		"How much wood would a woodchuck chuck",
@@ -130,7 +130,7 @@ func (m *mean) RestoreState(r *stream.StateReader) error {
 
 // A state of one's own, through two failures. The source can go back, so nothing is lost with the worker: what was
 // processed after its last backup is processed again.
-func ExampleBackupState() {
+func ExampleRunLocal_ownState() {
 	numbers := make([]float64, 1000)
 	for i := range numbers {
 		numbers[i] = float64(i + 1)

@@ -1,4 +1,4 @@
-package stream_test
+package controller_test
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func (l *largest) CloseWindow(_ stream.Window, out *stream.Emitter[int64]) error
 
 // Four partitions share the work, and one of them has the answer: when a window is closed, all that peers have handed over
 // before their inputs ended it is there.
-func ExampleColleagues() {
+func ExampleRunLocal_peers() {
 	numbers := make([]int64, 10_000)
 	for i := range numbers {
 		numbers[i] = int64(i * 7919 % 10_007)
