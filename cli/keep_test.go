@@ -11,6 +11,7 @@ import (
 
 // TestNodeKeepsBackups kills the node that runs a job and keeps its only backups, and starts it again.
 func TestNodeKeepsBackups(t *testing.T) {
+	leaveToRace(t)
 	_, line := begin(t, "is up at", "up", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--name", "one", "--slots", "2")
 	t.Setenv("AFSTREAM_NATS", "nats://"+strings.Split(strings.Split(line, "nats://")[1], ",")[0])
 	ask := func(args ...string) string {

@@ -45,7 +45,7 @@ func allPromises() []worker.Guarantee {
 	return []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch, worker.UpstreamBackup}
 }
 
-// part says which of its trials throughFailures makes: the one in n that a variant of the job gets if all share them, see
+// part says which of its trials throughFailures makes: the one in 2n that a variant of the job gets if all share them, see
 // thorough.Tries. With a different promise, input, list of failures or variant it is another one.
 type part struct{ n, variant int }
 
@@ -57,7 +57,7 @@ func throughFailures(t *testing.T, p part, promises []worker.Guarantee, failing 
 	for i, pipe := range []bool{false, true} {
 		for j, promise := range promises {
 			for k, name := range names {
-				if pipe && exact(promise) || !thorough.Tries(p.n, p.variant, i, j, k) {
+				if pipe && exact(promise) || !thorough.Tries(2*p.n, p.variant, i, j, k) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, pipe %v, %v", name, pipe, promise), func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/afstream/afstream/internal/thorough"
 )
 
-var simRuns = flag.Int("sim.runs", thorough.Number(80, 300), "runs of the simulation")
+var simRuns = flag.Int("sim.runs", thorough.Number(40, 300), "runs of the simulation")
 
 // sim is a client and a server, as they are, on a network that loses, repeats and reorders messages, with a store that
 // takes its time, refuses now and then, and survives the server. No goroutine runs and no time passes by itself.

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	simRuns = flag.Int("sim.runs", thorough.Number(20, 50), "seeds of TestSimulation")
+	simRuns = flag.Int("sim.runs", thorough.Number(10, 50), "seeds of TestSimulation")
 	simSeed = flag.Uint64("sim.seed", 0, "run only this seed, and say what happens")
 )
 

@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	simRuns = flag.Int("sim.runs", thorough.Number(8, 16), "seeds of TestSimulation")
+	simRuns = flag.Int("sim.runs", thorough.Number(5, 16), "seeds of TestSimulation")
 	simSeed = flag.Uint64("sim.seed", 0, "run only this seed, and say what happens")
 )
 

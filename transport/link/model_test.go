@@ -16,7 +16,7 @@ import (
 	"github.com/afstream/afstream/transport"
 )
 
-var modelRuns = flag.Int("link.runs", thorough.Number(80, 300), "seeds of TestLossyNetwork")
+var modelRuns = flag.Int("link.runs", thorough.Number(40, 300), "seeds of TestLossyNetwork")
 
 // network is a Carrier that loses, delays, reorders and doubles messages by chance, and is cut off from time to time.
 type network struct {
