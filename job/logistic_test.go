@@ -35,7 +35,7 @@ func TestLogisticRegressionThroughFailures(t *testing.T) {
 			model = "model/0@1"
 		}
 		t.Run(fmt.Sprint("workers ", workers), func(t *testing.T) {
-			throughFailures(t, part{5, workers}, allPromises(), map[string][]string{
+			throughFailures(t, part{3, workers}, allPromises(), map[string][]string{
 				"learners": {"learn/0@300", "learn/0@700"},
 				"source":   {"examples/0@20%", "examples/0@60%"},
 				"model":    {model, "weights/0@300"},
