@@ -121,7 +121,9 @@ func TestShortLivedRowsAreNotWritten(t *testing.T) {
 	j.SetTheta(1000)
 	for i := range 100_000 {
 		feed(t, j, step{i%2 == 0, row{uint8(i), int64(i), uint32(i)}})
-		require.Less(t, j.StateDivergence(), 750.0, "a window holds fewer")
+		if d := j.StateDivergence(); !(d < 750) { // not require.Less, which costs more than all the rest
+			require.Less(t, d, 750.0, "a window holds fewer")
+		}
 	}
 	require.Less(t, len(j.ledger.fresh), 1200)
 	require.Less(t, len(statetest.Backup(t, j, false)), 13*30*2)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/cluster"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 func TestJobRunsWhereItsProgramIs(t *testing.T) {
@@ -393,14 +394,15 @@ func TestBreaksWithWorkBetweenAreNoLoop(t *testing.T) {
 	a := b.node("a", 4)
 	b.small("job")
 	b.running("job")
-	for i := range 20 {
+	times := thorough.Number(10, 20)
+	for i := range times {
 		b.pass(11 * time.Second)
 		a.says["read/0"] = cluster.Status{Epoch: uint64(i + 1), Phase: cluster.Broken, Error: "boom"}
 		took := b.until("the next incarnation", func() bool { return b.worker("job", 0).Epoch == uint64(i+2) })
 		require.Less(t, took, 200*time.Millisecond, "and need no wait")
 	}
 	require.Equal(t, cluster.Running, b.job("job").State)
-	require.EqualValues(t, 20, b.worker("job", 0).Failures)
+	require.EqualValues(t, times, b.worker("job", 0).Failures)
 }
 
 func TestDeadNodesAreNoLoop(t *testing.T) {
@@ -408,12 +410,13 @@ func TestDeadNodesAreNoLoop(t *testing.T) {
 	a := b.node("a", 4)
 	b.small("job")
 	b.running("job")
-	for range 20 {
+	times := thorough.Number(10, 20)
+	for range times {
 		b.restart(a)
 		b.pass(time.Second)
 	}
 	require.Equal(t, cluster.Running, b.job("job").State)
-	require.EqualValues(t, 20, b.worker("job", 0).Failures)
+	require.EqualValues(t, times, b.worker("job", 0).Failures)
 }
 
 func TestWorkerWithoutPlace(t *testing.T) {

@@ -1,3 +1,7 @@
+//go:build invariants
+
+// In make race alone: a test of its own costs go test the linking of one more program.
+
 package statetest
 
 import (
