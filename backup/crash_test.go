@@ -172,7 +172,7 @@ func TestCopiedDirectory(t *testing.T) {
 		end := next + uint64(commits)
 		return runCommits(p, next, func(n uint64) bool { return n == end }, func(n uint64) bool { next = n + 1; return false })
 	}
-	for i := range thorough.Number(6, 12) {
+	for i := range thorough.Number(4, 12) {
 		require.NoError(t, run(rng.IntN(150)))
 		acked, during := next-1, rng.IntN(60)
 		finished := make(chan error, 1)

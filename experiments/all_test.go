@@ -16,6 +16,7 @@ import (
 	"github.com/afstream/afstream/connector"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
@@ -124,7 +125,7 @@ func TestTinyPartialBackup(t *testing.T) {
 func TestTinyApproaches(t *testing.T) {
 	for _, j := range textJobs() {
 		for _, a := range approaches() {
-			r, err := runApproach(t.Context(), j, a, 1, 20_000, 1)
+			r, err := runApproach(t.Context(), j, a, 1, uint64(thorough.Number(8000, 20_000)), 1)
 			require.NoError(t, err, "%s %s", j.name, a.name)
 			for _, m := range r.Errors {
 				require.True(t, m.Within(), "%s %s: %v", j.name, a.name, m)

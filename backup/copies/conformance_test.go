@@ -8,6 +8,7 @@ import (
 
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/backup/storetest"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 func openMemory(testing.TB) backup.Store { return backup.NewMemory() }
@@ -26,9 +27,11 @@ func TestCopiesAreAStore(t *testing.T) {
 			storetest.Run(t, func(t testing.TB) backup.Store { return New(openMembers(t, n, openMemory), Options{}) })
 		})
 	}
-	t.Run("2 on disk", func(t *testing.T) {
-		storetest.Run(t, func(t testing.TB) backup.Store { return New(openMembers(t, 2, openBadger), Options{}) })
-	})
+	if thorough.Tests {
+		t.Run("2 on disk", func(t *testing.T) {
+			storetest.Run(t, func(t testing.TB) backup.Store { return New(openMembers(t, 2, openBadger), Options{}) })
+		})
+	}
 	t.Run("memory and badger", func(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) backup.Store {
 			return New([]Member{{"a", openMemory(t)}, {"b", openBadger(t)}}, Options{})
