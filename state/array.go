@@ -14,7 +14,7 @@ import (
 //
 // It takes twice the size of a number for each element, since what its last backup has lies beside it: what an update of
 // a large array costs is what it misses in the caches, else it is a few nanoseconds. While theta is finite it takes the
-// size of another number and two bits. Nothing is allocated by an update.
+// size of another number and four bits. Nothing is allocated by an update.
 type Array[T Number] = ArrayWith[T, struct{}]
 
 // ArrayWith is an Array that keeps a B beside each number for its owner, where it costs no access of its own. It is neither
@@ -33,8 +33,7 @@ type Array[T Number] = ArrayWith[T, struct{}]
 //  3. Under L1 and L2, used and listed together hold at least all elements that are not 0.
 //  4. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
 //     for rounding.
-//  5. Where plain, far holds at least all elements that are more than level from what their last backup has, as the norm adds
-//     it up. Elements that are not in a backup in flight know no other distance.
+//  5. Where plain, far holds at least all elements that are more than level away from saved, as the norm adds it up.
 type ArrayWith[T Number, B any] struct {
 	elements []element[T, B]
 	options  Options

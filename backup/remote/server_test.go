@@ -210,7 +210,7 @@ func TestSessionOfAKilledClient(t *testing.T) {
 	all := sessions() // one for each client, and one for each hello that was answered too late
 	require.NoError(t, heir.Fence("job/a", 2))
 	require.NoError(t, heir.Fence("job/b", 1), "that is no newer one")
-	time.Sleep(400 * time.Millisecond)
+	time.Sleep(400 * time.Millisecond) // twice the patience: that nothing happens is no event to wait for
 	require.Equal(t, all, sessions())
 	require.NoError(t, heir.Fence("job/b", 2))
 	require.NoError(t, applyWait(heir, put("job/b", 2, "l", "2")))
