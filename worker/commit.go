@@ -37,7 +37,7 @@ func (o *operator) obey() error {
 		return o.begin(false)
 	}
 	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.peers != nil && o.peers.due() || o.rebuild.due()
-	if !due && o.marks != nil && o.marks.Due() {
+	if !due && o.marks != nil && o.marks.Due() && !o.marksAtOnce() {
 		done, err := o.mark()
 		if err != nil {
 			return err
@@ -51,6 +51,21 @@ func (o *operator) obey() error {
 		return o.begin(false)
 	}
 	return nil
+}
+
+// marksAtOnce says whether mark will make the position durable without a commit. Nothing is then gained by a mark before the
+// window is used up, which markIfFull makes; a commit has to begin earlier, for it takes a while.
+func (o *operator) marksAtOnce() bool {
+	return o.marksAlone && o.unlogged < marksBetween && (!o.rebuild.on() || o.rebuild.placed)
+}
+
+// markIfFull makes a mark if the window of the marks is used up, and that can be done at once.
+func (o *operator) markIfFull() error {
+	if o.marks == nil || o.marks.Gate() > o.total || !o.marksAtOnce() {
+		return nil
+	}
+	_, err := o.mark()
+	return err
 }
 
 // mark makes the position durable at once, if the store can do that (backup.Marker), and says whether it has. What the state
@@ -67,7 +82,7 @@ func (o *operator) mark() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !ok {
+	if o.marksAlone = ok; !ok {
 		o.unlogged = marksBetween // there is no use in trying, and flushing, again before the next commit
 		return false, nil
 	}

@@ -69,6 +69,7 @@ type operator struct {
 	total         uint64 // items processed
 	committedAt   uint64 // total at the last durable commit
 	markedAt      uint64 // total at the last mark
+	marksAlone    bool   // the last mark needed no commit
 	unlogged      int    // marks since the last durable commit
 	flightAt      uint64 // total at the commit under way
 	flightHandled uint64 // handled at the commit under way
@@ -308,6 +309,9 @@ func (o *operator) allowance(d delivery, n int) (int, error) {
 			}
 		}
 		if o.marks != nil && !o.rebuild.silent.Load() {
+			if err := o.markIfFull(); err != nil {
+				return 0, err
+			}
 			limit = min(limit, o.marks.Gate()-o.total)
 		}
 		if o.plan.whole {

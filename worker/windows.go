@@ -59,6 +59,9 @@ func (o *operator) punctuation(d delivery) error {
 		if d.accounted && o.gate.Load() <= o.handled {
 			o.await(forAcks, func() bool { return o.gate.Load() > o.handled })
 		}
+		if err := o.markIfFull(); err != nil {
+			return err
+		}
 		for o.marks != nil && o.marks.Gate() <= o.total {
 			if err := o.commitNow(false); err != nil {
 				return err
