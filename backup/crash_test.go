@@ -121,8 +121,8 @@ func TestKilledProcess(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 2))
-			for round := range thorough.Number(3, 6) {
-				acked := killWriter(t, dir, sync, 2*round+1, 1+rng.IntN(thorough.Number(500, 1200)))
+			for round := range thorough.Number(2, 6) {
+				acked := killWriter(t, dir, sync, 2*round+1, 1+rng.IntN(thorough.Number(300, 1200)))
 				s, err := OpenBadger(dir, BadgerOptions{})
 				require.NoError(t, err)
 				n := checkCrashed(t, OpenPartition(s, testKey, uint64(2*round+2)))

@@ -14,6 +14,8 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // diskMiB is what a directory takes on disk: files have holes.
@@ -92,6 +94,7 @@ func openTestBadgerAt(t *testing.T, dir string) Store {
 
 // On a full disk, which takes no writes that would have tables compacted, it does not wait.
 func TestBadgerGivesBackRoomOfAFullDisk(t *testing.T) {
+	thorough.Only(t)
 	room := uint64(math.MaxUint64)
 	dir := t.TempDir()
 	s, err := openBadger(dir, BadgerOptions{}, seam{commit: (*badger.Txn).Commit, room: func(string) (uint64, error) { return room, nil }})
@@ -128,6 +131,7 @@ func TestBadgerKeepsWhatIsLeft(t *testing.T) {
 
 // Readers and writers notice nothing of it.
 func TestBadgerGivesBackRoomMeanwhile(t *testing.T) {
+	thorough.Only(t)
 	s, err := openBadger(t.TempDir(), BadgerOptions{}, seam{commit: (*badger.Txn).Commit, room: freeBytes})
 	require.NoError(t, err)
 	_, key := saveJob(t, s, "steady", 3)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/cli"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // backupServer is a process that runs afstream backup.
@@ -67,6 +68,7 @@ func TestBackupServerIsKilled(t *testing.T) {
 
 // TestBackupServerIsThere: one server of a name and a cluster, and a cluster without one.
 func TestBackupServerIsThere(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel() // it waits more than it works
 	server := startBackupServer(t)
 	code, _, errs := program(t.Context(), "backup", "--dir", t.TempDir(), "--nats", server.url)

@@ -7,11 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/cli"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // TestNodeKeepsBackups kills the node that runs a job and keeps its only backups, and starts it again.
 func TestNodeKeepsBackups(t *testing.T) {
-	leaveToRace(t)
+	thorough.Only(t)
 	_, line := begin(t, "is up at", "up", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--name", "one", "--slots", "2")
 	t.Setenv("AFSTREAM_NATS", "nats://"+strings.Split(strings.Split(line, "nats://")[1], ",")[0])
 	ask := func(args ...string) string {

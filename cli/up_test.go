@@ -30,14 +30,6 @@ func begin(t *testing.T, mark string, args ...string) (*exec.Cmd, string) {
 	return c, line
 }
 
-// leaveToRace skips what runs several processes for seconds, unless tests try all they can.
-func leaveToRace(t *testing.T) {
-	t.Helper()
-	if !thorough.Tests {
-		t.Skip("done by make race")
-	}
-}
-
 // until asks again and again, but leaves most of the machine to those it waits for, which takes seconds; so five minutes mean
 // never.
 func until(t *testing.T, holds func() bool) {
@@ -49,7 +41,7 @@ func until(t *testing.T, holds func() bool) {
 
 // TestUp is the tour: a cluster in one process, a node that joins, a job, the node killed, the result, verified.
 func TestUp(t *testing.T) {
-	leaveToRace(t)
+	thorough.Only(t)
 	t.Parallel() // it waits more than it works
 	dir := t.TempDir()
 	_, line := begin(t, "is up at", "up", "--dir", dir, "--listen", "127.0.0.1:0", "--name", "one", "--slots", "3")

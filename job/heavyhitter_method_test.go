@@ -9,15 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/algorithms/spacesaving"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/worker"
 )
 
 // TestSpaceSavingThroughFailures checks what the job says about itself under every guarantee.
 func TestSpaceSavingThroughFailures(t *testing.T) {
-	for _, pipe := range []bool{false, true} {
-		for _, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch} {
-			if g == worker.MiniBatch && pipe {
-				continue // refused
+	for i, pipe := range []bool{false, true} {
+		for j, g := range []worker.Guarantee{worker.Approximate, worker.None, worker.ErrorFree, worker.MiniBatch} {
+			if g == worker.MiniBatch && pipe { // refused
+				continue
+			}
+			if !thorough.Tries(2, i, j) {
+				continue
 			}
 			t.Run(fmt.Sprintf("pipe %v, %v", pipe, g), func(t *testing.T) {
 				h := injected(t, generated(8000), "sketch/0@1000", "sketch/1@2000", "trace/0@50%", "merge/0@1", "table/0@1")

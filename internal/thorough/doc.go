@@ -7,6 +7,7 @@ package thorough
 import (
 	"flag"
 	"strconv"
+	"testing"
 )
 
 // Number returns few, or many where the tests are thorough: of seeds, cases or items.
@@ -25,6 +26,14 @@ func Tries(n int, place ...int) bool {
 		sum += p
 	}
 	return Tests || sum%n == 0
+}
+
+// Only skips a test that takes long, and that make race alone is to do.
+func Only(t testing.TB) {
+	t.Helper()
+	if !Tests {
+		t.Skip("done by make race")
+	}
 }
 
 // Rapid has tests by package rapid draw n cases each, or as many as rapid does by itself where the tests are thorough, unless
