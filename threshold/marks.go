@@ -39,7 +39,8 @@ func (m *Marks) Gate() uint64 { return max(m.processed, saturatingAdd(m.marked, 
 func (m *Marks) Processed(total uint64) { m.processed = max(m.processed, total) }
 
 // Due reports that a commit should begin now if none is under way: half of the window is used, so that its write
-// overlaps with the other half. A caller that runs out of input need not write one.
+// overlaps with the other half. A caller that runs out of input need not write one, nor one whose mark is written before it
+// goes on: that may as well wait until the Gate is reached.
 func (m *Marks) Due() bool { return m.processed-m.marked >= m.Window()-m.Window()/2 }
 
 // Committed says that a commit made at the processed total is durable. A total below an earlier one is ignored.
