@@ -58,9 +58,9 @@ func TestAddState(t *testing.T) {
 					m.Add(k, d)
 				}
 			})
-		add(rt, func() *Set[uint16] { return &Set[uint16]{} }, func(s *Set[uint16]) any { return slices.Collect(s.All()) },
-			func(rt *rapid.T, to ...*Set[uint16]) {
-				k := uint16(index())
+		add(rt, func() *Set[uint8] { return &Set[uint8]{} }, func(s *Set[uint8]) any { return slices.Collect(s.All()) },
+			func(rt *rapid.T, to ...*Set[uint8]) {
+				k := uint8(index())
 				for _, s := range to {
 					s.Add(k)
 				}
@@ -117,7 +117,7 @@ func TestAddStateRefuses(t *testing.T) {
 	for name, wire := range map[string][]byte{"an index beyond": statetest.Element("\xff\x00\x00\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x00"), "another key": statetest.Element("a", "b")} {
 		require.ErrorIs(t, NewCounters(3).AddState(statetest.Reader(wire)), stream.ErrState, name)
 		require.ErrorIs(t, NewArray[int64](3, Options{}).AddState(statetest.Reader(wire)), stream.ErrState, name)
-		require.ErrorIs(t, (&Value[int64]{}).AddState(statetest.Reader(wire)), stream.ErrState, name)
+		require.ErrorIs(t, (&Value[int32]{}).AddState(statetest.Reader(wire)), stream.ErrState, name)
 		require.ErrorIs(t, NewMatrix[int64](1, 3, Options{}).AddState(statetest.Reader(wire)), stream.ErrState, name)
 		require.ErrorIs(t, newPair().AddState(statetest.Reader(wire)), stream.ErrState, name)
 	}

@@ -209,7 +209,7 @@ func TestArrayModel(t *testing.T) {
 // TestArrayPath is the case of package threshold: +9 and then -9, over and over.
 func TestArrayPath(t *testing.T) {
 	for path, want := range map[bool]float64{false: 9, true: 1800} {
-		a := NewArray[int](1, Options{PathLength: path})
+		a := NewArray[int64](1, Options{PathLength: path})
 		a.SetTheta(10_000)
 		for range 100 {
 			a.Add(0, 9)
@@ -241,7 +241,7 @@ func TestArrayAlpha(t *testing.T) {
 // TestArrayPartialClears checks that a partial backup writes the few elements that changed most.
 func TestArrayPartialClears(t *testing.T) {
 	for clear, want := range map[float64]int{0: 1, 0.5: 1, 0.76: 2, 0.95: 6, 1: 11} {
-		a := NewArray[int](20, Options{Norm: errorbound.L1, Clear: clear})
+		a := NewArray[int64](20, Options{Norm: errorbound.L1, Clear: clear})
 		a.SetTheta(1000)
 		a.Add(19, 75)
 		for i := range 5 {
@@ -331,12 +331,12 @@ func TestPartialBackupsAreSmaller(t *testing.T) {
 }
 
 func TestArrayOperations(t *testing.T) {
-	a := NewArray[int32](3, Options{Norm: errorbound.L1})
+	a := NewArray[int64](3, Options{Norm: errorbound.L1})
 	a.SetTheta(100)
-	require.NoError(t, a.AddAll([]int32{1, 0, -2}))
-	require.ErrorIs(t, a.AddAll([]int32{1}), ErrLength)
+	require.NoError(t, a.AddAll([]int64{1, 0, -2}))
+	require.ErrorIs(t, a.AddAll([]int64{1}), ErrLength)
 	require.Equal(t, 3.0, a.StateDivergence())
-	require.NoError(t, a.SetAll([]int32{1, 4, -2}))
+	require.NoError(t, a.SetAll([]int64{1, 4, -2}))
 	require.ErrorIs(t, a.SetAll(nil), ErrLength)
 	require.Equal(t, 7.0, a.StateDivergence())
 	require.Equal(t, 3, a.Len())
@@ -347,13 +347,13 @@ func TestArrayOperations(t *testing.T) {
 		}
 	}
 	a.Reset()
-	require.Equal(t, []int32{0, 0, 0}, a.Values())
+	require.Equal(t, []int64{0, 0, 0}, a.Values())
 	require.Zero(t, a.StateDivergence(), "it is back where it was")
 	a.SetTheta(20)
 	require.Zero(t, a.StateDivergence())
 	require.Panics(t, func() { a.Add(3, 1) })
 	for _, at := range [][]uint32{{1, 1}, {2, 0}, {3, 4}, {0}} {
-		require.Panics(t, func() { a.AddAt(at, []int32{1, 1}) }, at)
+		require.Panics(t, func() { a.AddAt(at, []int64{1, 1}) }, at)
 	}
 }
 
@@ -426,8 +426,8 @@ func TestArrayNotFinite(t *testing.T) {
 }
 
 func TestArrayRejects(t *testing.T) {
-	require.Panics(t, func() { NewArray[int](1, Options{Norm: errorbound.Count}) })
-	require.Panics(t, func() { NewArray[int](1, Options{Clear: 2}) })
+	require.Panics(t, func() { NewArray[int64](1, Options{Norm: errorbound.Count}) })
+	require.Panics(t, func() { NewArray[int64](1, Options{Clear: 2}) })
 	require.Panics(t, func() { new(Map[int, int]).Configure(Options{PathLength: true}) })
 	for name, write := range map[string]func(w *stream.StateWriter){
 		"short key":   func(w *stream.StateWriter) { w.Put([]byte{1}, make([]byte, 8)) },

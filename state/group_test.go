@@ -19,7 +19,7 @@ import (
 type trio struct {
 	*Group
 	weights *Array[float64]
-	counts  Map[string, int]
+	counts  Map[string, int64]
 	total   Value[int]
 }
 
@@ -56,7 +56,7 @@ func TestGroupModel(t *testing.T) {
 				case 0:
 					g.weights.Add(rapid.IntRange(0, 3).Draw(t, "i"), float64(d)/7)
 				case 1:
-					g.counts.Add(rapid.SampledFrom([]string{"", "a", "a/b"}).Draw(t, "key"), d)
+					g.counts.Add(rapid.SampledFrom([]string{"", "a", "a/b"}).Draw(t, "key"), int64(d))
 				case 2:
 					g.counts.Delete("a")
 				default:
@@ -71,13 +71,13 @@ func TestGroupModel(t *testing.T) {
 }
 
 func TestGroupMeasure(t *testing.T) {
-	array := func(norm errorbound.Norm, combine errorbound.Combine, alpha float64) *Array[int] {
-		return NewArray[int](1, Options{Norm: norm, Combine: combine, Alpha: alpha})
+	array := func(norm errorbound.Norm, combine errorbound.Combine, alpha float64) *Array[int64] {
+		return NewArray[int64](1, Options{Norm: norm, Combine: combine, Alpha: alpha})
 	}
 	const d = errorbound.Disjoint
 	for name, c := range map[string]struct {
 		total Total
-		a, b  *Array[int]
+		a, b  *Array[int64]
 		want  stream.Measure
 	}{
 		"alike":       {Largest, array(errorbound.Max, d, 1), array(errorbound.Max, d, 6), stream.Measure{Alpha: 3, Combine: d}},

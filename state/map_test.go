@@ -158,10 +158,10 @@ func TestMapRoomForAlpha(t *testing.T) {
 		errorbound.L1: {0.9, 5}, // 9 in all, 4.5 after 5 elements
 		errorbound.L2: {3, 8},   // sqrt(90) in all, sqrt(18) after 8
 	} {
-		m := &Map[int, float64]{}
+		m := &Map[int8, float64]{}
 		m.Configure(Options{Norm: norm, Alpha: 5, Clear: 0.01})
 		m.SetTheta(10)
-		for k := range 10 {
+		for k := range int8(10) {
 			m.Add(k, c.change)
 		}
 		require.Equal(t, c.want, elements(t, m, false), norm)
@@ -185,7 +185,7 @@ func TestMapPartialClears(t *testing.T) {
 }
 
 func TestMapMaxPartial(t *testing.T) {
-	m := &Map[string, int]{}
+	m := &Map[string, int64]{}
 	m.SetTheta(10)
 	s := statetest.NewStore(m)
 	m.Add("quiet", 4)
@@ -203,7 +203,7 @@ func TestMapMaxPartial(t *testing.T) {
 // TestMapDeletions: a partial backup deletes what is gone however little it was, or it would stay for ever.
 func TestMapDeletions(t *testing.T) {
 	for _, norm := range []errorbound.Norm{errorbound.Max, errorbound.L1, errorbound.L2, errorbound.Count} {
-		m := &Map[string, int]{}
+		m := &Map[string, int64]{}
 		m.Configure(Options{Norm: norm, Clear: 0.01})
 		m.SetTheta(1000)
 		s := statetest.NewStore(m)
@@ -216,7 +216,7 @@ func TestMapDeletions(t *testing.T) {
 		m.Delete("one")
 		s.Save(t, false)
 		require.Len(t, m.index, 1, norm)
-		r := &Map[string, int]{}
+		r := &Map[string, int64]{}
 		require.NoError(t, r.RestoreState(statetest.Reader(s.Durable()...)))
 		require.Equal(t, 1, r.Len(), norm)
 	}

@@ -125,18 +125,18 @@ func TestSetModel(t *testing.T) {
 }
 
 func TestSetOptions(t *testing.T) {
-	s := &Set[int]{}
+	s := &Set[uint8]{}
 	s.Configure(Options{Norm: errorbound.L1, Combine: errorbound.Disjoint, Alpha: 1})
 	require.Equal(t, stream.Measure{Alpha: 1, Norm: errorbound.Count, Combine: errorbound.Disjoint}, s.Measure())
-	require.Equal(t, errorbound.Count, new(Set[int]).Measure().Norm)
+	require.Equal(t, errorbound.Count, new(Set[uint8]).Measure().Norm)
 }
 
 func TestSetOrder(t *testing.T) {
-	var s Set[int]
-	for _, k := range []int{5, -2, 9} {
+	var s Set[int8]
+	for _, k := range []int8{5, -2, 9} {
 		s.Add(k)
 	}
-	require.Equal(t, []int{-2, 5, 9}, slices.Collect(s.All()))
+	require.Equal(t, []int8{-2, 5, 9}, slices.Collect(s.All()))
 	for range s.All() {
 		break
 	}
