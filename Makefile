@@ -64,9 +64,9 @@ e2e: ## clusters of real processes that are killed, stopped and cut off; the see
 
 fuzz: ## every fuzz target for FUZZTIME, two at a time
 	@set -e; for pkg in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do echo "$$pkg $$target"; done; \
+		for target in $$($(GO) test -tags invariants -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do echo "$$pkg $$target"; done; \
 	done | xargs -P 2 -L 1 sh -c 'echo "fuzz $$0 $$1"; \
-		$(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 $$0 || exit 255'
+		$(GO) test -tags invariants -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 $$0 || exit 255'
 
 bench: ## the figures of docs/benchmarks.md, summed up by benchstat
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(BENCHCOUNT) ./controller | tee bench.out
