@@ -53,11 +53,15 @@ func (o *operator) obey() error {
 	return nil
 }
 
+// mayMark says whether a mark without a commit would do. Now and then it does not, so that a commit clears the item log; it never
+// does for a sink that counts, whose state must not lag behind its position.
+func (o *operator) mayMark() bool {
+	return !o.w.cfg.Guarantee.batches() && !o.counts() && o.unlogged < marksBetween && (!o.rebuild.on() || o.rebuild.placed)
+}
+
 // marksAtOnce says whether mark will make the position durable without a commit. Nothing is then gained by a mark before the
 // window is used up, which markIfFull makes; a commit has to begin earlier, for it takes a while.
-func (o *operator) marksAtOnce() bool {
-	return o.marksAlone && o.unlogged < marksBetween && (!o.rebuild.on() || o.rebuild.placed)
-}
+func (o *operator) marksAtOnce() bool { return o.marksAlone && o.mayMark() }
 
 // markIfFull makes a mark if the window of the marks is used up, and that can be done at once.
 func (o *operator) markIfFull() error {
@@ -68,11 +72,10 @@ func (o *operator) markIfFull() error {
 	return err
 }
 
-// mark makes the position durable at once, if the store can do that (backup.Marker), and says whether it has. What the state
-// lacks is within theta, as with a commit of the position alone. Now and then it leaves the mark to a commit, which also
-// clears the item log; it always does for a sink that counts, whose state must not lag behind its position.
+// mark makes the position durable at once, if it may and the store can do that (backup.Marker), and says whether it has. What the
+// state lacks is within theta, as with a commit of the position alone.
 func (o *operator) mark() (bool, error) {
-	if o.w.cfg.Guarantee.batches() || o.counts() || o.unlogged == marksBetween || o.rebuild.on() && !o.rebuild.placed {
+	if !o.mayMark() {
 		return false, nil
 	}
 	if err := o.flush(); err != nil {
