@@ -6,13 +6,24 @@ import (
 	"time"
 )
 
-// spins is how often Wait lets other goroutines run and looks again before it
-// parks. Machines here have two cores and few Ps: what the waiter waits for is
-// often done by a goroutine that needs this very P, so a round yields to the
-// scheduler instead of burning time, and there are only a few of them. Without
-// any, a round trip through two rings takes twice as long (BenchmarkRoundTrip);
-// more than these gain nothing there and take time from stages that have work.
-const spins = 4
+// A waiter lets other goroutines run and looks again, some rounds, before it parks. Machines here have few Ps: what it
+// waits for is often done by a goroutine that needs this very P, so a round yields to the scheduler instead of burning
+// time. Without any, a round trip through two rings takes twice as long (BenchmarkRoundTrip).
+//
+// To be woken is slow where another P has to do it: the runtime wakes a thread, and that thread waits some 50 us more before
+// it takes over what the waker has just made ready (runqgrab). Stages that hand small windows of items to and fro would wait
+// for each other most of the time. So who is mostly woken soon looks on for longer, and who is not, does not.
+const (
+	fewRounds  = 4
+	manyRounds = 64 // some 15 us, if there is nothing else to run
+	// soon is how long a sleep is that more rounds would have saved.
+	soon = 100 * time.Microsecond
+	// maxPatient is how many may look on for more than a few rounds at the same time: each round takes the lock of the scheduler.
+	maxPatient = 8
+)
+
+// patient is how many do.
+var patient atomic.Int32
 
 // The states of a Parker.
 const (
@@ -56,11 +67,13 @@ type Parker struct {
 
 	// Wakers read state on each push; nothing else may drag its line about.
 	_ [falseSharing - 24]byte
+
+	rounds int // how often to look again before parking
 }
 
 // NewParker returns a Parker for one owner, nobody waiting.
 func NewParker() *Parker {
-	return &Parker{token: make(chan struct{}, 1)}
+	return &Parker{token: make(chan struct{}, 1), rounds: fewRounds}
 }
 
 // Prepare announces that the owner is about to sleep. The owner has to look at
@@ -94,7 +107,9 @@ func (p *Parker) Cancel() {
 // since nobody could end that sleep.
 func (p *Parker) Park() {
 	p.mustBePrepared()
+	start := time.Now()
 	p.take()
+	p.slept(start)
 }
 
 // ParkTimeout is Park for no longer than d. It reports whether it was woken;
@@ -110,13 +125,16 @@ func (p *Parker) ParkTimeout(d time.Duration) (woken bool) {
 	} else {
 		p.timer.Reset(d)
 	}
+	start := time.Now()
 	select {
 	case <-p.token:
 		// Since Go 1.23 no stale tick survives a Stop or a Reset.
 		p.timer.Stop()
 		p.state.Store(parkerIdle)
+		p.slept(start)
 		return true
 	case <-p.timer.C:
+		p.slept(start)
 		return !p.expire()
 	}
 }
@@ -144,11 +162,8 @@ func (p *Parker) Wake() {
 // not panic. To stop a waiter let cond look at a stop flag as well, set the
 // flag, and Wake. Wait does not allocate, nor does a closure passed to it.
 func (p *Parker) Wait(cond func() bool) {
-	for range spins {
-		if cond() {
-			return
-		}
-		runtime.Gosched()
+	if p.Look(cond) {
+		return
 	}
 	for {
 		p.Prepare()
@@ -157,6 +172,39 @@ func (p *Parker) Wait(cond func() bool) {
 			return
 		}
 		p.Park()
+	}
+}
+
+// Look is what Wait does before it sleeps: it looks a few times, or more if that is likely to save a sleep, while letting
+// other goroutines run, and reports whether cond was true.
+func (p *Parker) Look(cond func() bool) bool {
+	for range fewRounds {
+		if cond() {
+			return true
+		}
+		runtime.Gosched()
+	}
+	if p.rounds <= fewRounds || patient.Load() >= maxPatient {
+		return false
+	}
+	patient.Add(1)
+	defer patient.Add(-1)
+	for round := fewRounds; round < p.rounds; round++ {
+		if cond() {
+			p.rounds = min(max(p.rounds, 2*round+2), manyRounds)
+			return true
+		}
+		runtime.Gosched()
+	}
+	return false
+}
+
+// slept takes note of how long a sleep was.
+func (p *Parker) slept(since time.Time) {
+	if time.Since(since) < soon {
+		p.rounds = min(2*p.rounds, manyRounds)
+	} else {
+		p.rounds = max(p.rounds/2, fewRounds)
 	}
 }
 

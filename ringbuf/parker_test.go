@@ -180,11 +180,59 @@ func TestWaitLooksAfterPrepare(t *testing.T) {
 		looks := 0
 		p.Wait(func() bool {
 			looks++
-			return looks > spins
+			return looks > fewRounds
 		})
-		require.Equal(t, spins+1, looks)
+		require.Equal(t, fewRounds+1, looks)
 		requireAtRest(t, p)
 	})
+}
+
+// TestPatience lets a waiter sleep shortly, then long, and looks at how often it looks before it sleeps.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewParker()
+		// sleep lets p wait for d, and returns how often it looked before that.
+		sleep := func(d time.Duration, park func()) int {
+			looks := 0
+			require.False(t, p.Look(func() bool { looks++; return false }))
+			time.AfterFunc(d, p.Wake)
+			p.Prepare()
+			park()
+			requireAtRest(t, p)
+			return looks
+		}
+		for want := fewRounds; want < manyRounds; want *= 2 {
+			require.Equal(t, want, sleep(soon/2, p.Park))
+		}
+		for range 3 {
+			require.Equal(t, manyRounds, sleep(soon/2, func() { p.ParkTimeout(time.Second) }), "and no more")
+		}
+
+		patient.Store(maxPatient)
+		require.Equal(t, fewRounds, sleep(soon/2, p.Park), "enough others look on")
+		patient.Store(0)
+
+		for want := manyRounds; want > fewRounds; want /= 2 {
+			require.Equal(t, want, sleep(soon, p.Park))
+		}
+		for _, park := range []func(){p.Park, func() { p.ParkTimeout(time.Hour) }, func() { p.ParkTimeout(soon) }} {
+			require.Equal(t, fewRounds, sleep(2*soon, park), "and no less")
+		}
+		require.Zero(t, patient.Load())
+	})
+}
+
+// TestPatienceIsKept makes the condition true in a late round: to look on was right.
+func TestPatienceIsKept(t *testing.T) {
+	p := NewParker()
+	p.rounds = manyRounds / 2
+	looks := 0
+	require.True(t, p.Look(func() bool { looks++; return looks == manyRounds/2 }))
+	require.Equal(t, manyRounds, p.rounds, "it was nearly too short")
+	looks = 0
+	require.True(t, p.Look(func() bool { looks++; return looks == fewRounds+2 }))
+	require.Equal(t, manyRounds, p.rounds)
+	require.Zero(t, patient.Load())
 }
 
 func TestWaitReturnsAtOnceIfTrue(t *testing.T) {

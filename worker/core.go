@@ -138,6 +138,9 @@ func (c *core) awaitFor(what wait, d time.Duration, cond func() bool) bool {
 	c.show()
 	c.waits.Store(uint32(what))
 	defer c.waits.Store(uint32(forNothing))
+	if c.park.Look(func() bool { return c.w.halted.Load() || cond() }) && !c.w.halted.Load() {
+		return true
+	}
 	for {
 		c.park.Prepare()
 		if c.w.halted.Load() {
