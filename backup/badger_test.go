@@ -138,6 +138,7 @@ func TestBadgerDeletesOnAFullDisk(t *testing.T) {
 // when the store is opened again.
 // TestBadgerClosesWithoutItsDirectory: Badger would try for ever to write what it still has in memory.
 func TestBadgerClosesWithoutItsDirectory(t *testing.T) {
+	thorough.Only(t)
 	dir := filepath.Join(t.TempDir(), "gone")
 	s, err := openBadger(dir, BadgerOptions{}, seam{commit: (*badger.Txn).Commit, room: freeBytes, closeTime: 300 * time.Millisecond})
 	require.NoError(t, err)
@@ -186,8 +187,9 @@ func TestBadgerStopsAfterAFailedWrite(t *testing.T) {
 
 // Damage inside the database's own files is an error or is found by the records' checksums; it never ends the process.
 func TestBadgerWithDamagedTables(t *testing.T) {
+	thorough.Only(t)
 	for _, harm := range []string{"flip", "cut"} {
-		steps := thorough.Number(5, 12)
+		const steps = 12
 		for step := range steps {
 			dir := t.TempDir()
 			s, err := OpenBadger(dir, BadgerOptions{})

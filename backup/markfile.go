@@ -7,13 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 )
 
 // markFile keeps the marks of a store on disk, in one file of slots. A slot is a page: the name of its owner, and two
 // places that its marks are written to in turn, so that one of them is whole at any moment. Writes go to the memory of
-// the system and survive the end of the process.
+// the system, if possible as that of this process too, and survive its end.
 //
 //	0     owner: length(2) record
 //	1024  mark:  length(2) record, which begins with a number that tells the newer of the two
@@ -21,6 +22,7 @@ import (
 type markFile struct {
 	mu    sync.Mutex
 	f     *os.File
+	mem   []byte // the file as memory, with room for all slots; nil if the system cannot
 	slots map[string]*markSlot
 	free  []int64 // slots without an owner
 	next  int64   // the first slot beyond the end
@@ -51,6 +53,7 @@ func openMarkFile(dir string) (*markFile, error) {
 	if err := m.read(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	m.mem = mapMarks(f, maxMarkSlots*markSlotBytes)
 	return m, nil
 }
 
@@ -117,11 +120,32 @@ func (m *markFile) write(owner string, record []byte) (bool, error) {
 	m.buf = append(binary.LittleEndian.AppendUint64(m.buf, number), record...)
 	m.buf = sealRecord(m.buf, 2)
 	binary.LittleEndian.PutUint16(m.buf, uint16(len(m.buf)-2))
-	if _, err := m.f.WriteAt(m.buf, s.index*markSlotBytes+place); err != nil {
+	if err := m.put(s.index*markSlotBytes + place); err != nil {
 		return false, err
 	}
 	s.number = number
 	return true, nil
+}
+
+// put writes m.buf into a slot, whose page take has written.
+func (m *markFile) put(at int64) (err error) {
+	if m.mem == nil {
+		_, err := m.f.WriteAt(m.buf, at)
+		return err
+	}
+	// The page may be gone: somebody has cut the file, or the disk of a file system that writes elsewhere each time is full.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			err = fmt.Errorf("%s: %v: the file was cut, or its disk is full", markFileName, r)
+		default:
+			panic(r)
+		}
+	}()
+	copy(m.mem[at:], m.buf)
+	return nil
 }
 
 // take gives an owner a slot, nil if all are taken.
@@ -192,6 +216,9 @@ func (m *markFile) drop(prefix string) error {
 func (m *markFile) close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
 	m.closed = true
-	return m.f.Close()
+	return errors.Join(unmapMarks(m.mem), m.f.Close())
 }

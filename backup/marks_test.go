@@ -209,3 +209,19 @@ func BenchmarkMark(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// A mark whose page has gone from under it is an error, and not the end of the process.
+func TestMarkFileIsCutWhileInUse(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestBadger(t, dir, BadgerOptions{})
+	if s.(*badgerStore).marks.mem == nil {
+		t.Skip("marks are written here, not mapped")
+	}
+	_, err := s.(Marker).Mark("j/i/op/0", 1, []byte("one"))
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(filepath.Join(dir, "backup", markFileName), 0))
+	_, err = s.(Marker).Mark("j/i/op/0", 1, []byte("two"))
+	require.ErrorContains(t, err, "MARKS: ")
+	require.ErrorContains(t, err, "the file was cut, or its disk is full")
+	require.NoError(t, s.Close())
+}

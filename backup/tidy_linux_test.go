@@ -59,6 +59,7 @@ func recovered(t *testing.T, s Store, key PartitionKey, epoch uint64) string {
 // The room of a job that was dropped is given back soon, although nothing else is written; others' states stay, also in the next
 // process.
 func TestBadgerGivesBackRoom(t *testing.T) {
+	thorough.Only(t)
 	dir := t.TempDir()
 	s, err := openBadger(dir, BadgerOptions{}, seam{commit: (*badger.Txn).Commit, room: freeBytes})
 	require.NoError(t, err)

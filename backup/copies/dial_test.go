@@ -15,6 +15,7 @@ import (
 	"github.com/afstream/afstream/backup/remote"
 	"github.com/afstream/afstream/backup/storetest"
 	"github.com/afstream/afstream/internal/broker"
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 // servers are backup servers in this process, and the NATS server between them and their clients.
@@ -70,6 +71,7 @@ func (c *servers) dial(o Options, names ...string) *Store {
 }
 
 func TestServersAreAStore(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) backup.Store {
 		return startServers(t, "one", "two").dial(Options{}, "one", "two")
@@ -78,6 +80,7 @@ func TestServersAreAStore(t *testing.T) {
 
 // A server that is away when the Store is opened is suspected, and takes part as soon as it is there.
 func TestDialGoesOnWithoutAServer(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel()
 	c := startServers(t, "one")
 	suspected := make(chan string, 10)

@@ -267,12 +267,13 @@ func TestDeadClient(t *testing.T) {
 
 // A server whose store is slower than its clients makes them slow.
 func TestFullServer(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel() // it waits more than it works
 	url := startNATS(t, nil)
 	s, err := Serve(connect(t, url), openBadger(t, t.TempDir()), ServerOptions{Cluster: "test", MaxBytes: 1})
 	require.NoError(t, err)
 	defer s.Close()
-	load(t, open(t, connect(t, url)), thorough.Number(60, 100), func(int) {})
+	load(t, open(t, connect(t, url)), 100, func(int) {})
 }
 
 // fullStore has no room on its disk.
