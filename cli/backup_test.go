@@ -49,6 +49,7 @@ func (s *backupServer) restart() {
 
 // TestBackupServerIsKilled: the job goes on and its bounds hold, through a failure of its own before and after.
 func TestBackupServerIsKilled(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel() // it waits more than it works
 	server := startBackupServer(t)
 	var out bytes.Buffer

@@ -140,6 +140,7 @@ func (c *shareCase) spent(failures []controller.Failure) (cost float64, times []
 // Whatever happens, the thetas of all failures make up no more than Theta, in the operator's norm; no theta is used that is
 // not durable; no state is further from its backup than the theta in force; and what is lost in the end is within Theta.
 func TestDivisionProperties(t *testing.T) {
+	thorough.Only(t)
 	var told atomic.Int64
 	rapid.Check(t, func(rt *rapid.T) {
 		c := shareCase{
@@ -243,6 +244,7 @@ func (c *shareCase) checkLoss(rt *rapid.T, r *controller.Result) {
 // A skewed load moves Theta to where the load is, and fewer backups are made for the same bound. How many are made depends on
 // how fast the store is beside the workers, which on a busy machine can be anything: of a few pairs of runs one must show it.
 func TestByCostBacksUpLess(t *testing.T) {
+	thorough.Only(t)
 	var tried []map[controller.Allocation]uint64
 	for range 5 {
 		commits := backedUpBySkewedLoad(t)

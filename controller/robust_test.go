@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
@@ -36,6 +37,7 @@ type heavy struct {
 
 // Dead workers are not kept: memory does not grow with the number of failures.
 func TestDeadWorkersAreForgotten(t *testing.T) {
+	thorough.Only(t)
 	var out gather[[8]uint64]
 	topo := stream.New("heavy")
 	s := stream.From(topo, "source", newNumbers(200_000))

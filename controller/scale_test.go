@@ -18,6 +18,7 @@ import (
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/controller"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/worker"
 )
@@ -224,6 +225,7 @@ func stage(s stream.Stream[uint64], keyed bool, opts ...stream.Option) stream.St
 
 // Without a failure every item counts once, however often the number of workers changes, and wherever.
 func TestScalingCostsNothing(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel() // it waits more than it works
 	scaled := 0
 	for seed := uint64(1); seed <= 12; seed++ {

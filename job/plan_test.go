@@ -84,6 +84,7 @@ func TestPredictedCommits(t *testing.T) {
 
 // TestTargetOfAnInputThatIsRead measures weights before it plans.
 func TestTargetOfAnInputThatIsRead(t *testing.T) {
+	thorough.Only(t)
 	var b strings.Builder
 	total := 0.0
 	for i := range 30_000 {

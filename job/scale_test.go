@@ -115,6 +115,7 @@ func blocks(seed uint64, n int) ([]connector.Block, *wordcount.Exact, wordcount.
 }
 
 func TestScaleWordCount(t *testing.T) {
+	thorough.Only(t)
 	for _, split := range []bool{false, true} {
 		operators := []string{"count", "merge"}
 		if split {

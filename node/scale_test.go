@@ -11,6 +11,7 @@ import (
 	"github.com/afstream/afstream/backup"
 	"github.com/afstream/afstream/cluster"
 	"github.com/afstream/afstream/errorbound"
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/worker"
 )
 
@@ -153,6 +154,9 @@ func (l *lab) settle(j *cluster.Job) {
 // TestScaling: operators are given more workers and fewer while the job runs over two nodes, and each item is counted once.
 func TestScaling(t *testing.T) {
 	for name, window := range map[string]int{"one window": 0, "windows": 4_000} {
+		if window == 0 && !thorough.Tests {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			p := moving(48_000, window)
 			p.stop, p.drip = p.n, 2*time.Millisecond
@@ -222,6 +226,7 @@ func TestScalingIsGivenUp(t *testing.T) {
 
 // TestScalingAndDeath: a node dies while the workers of the next layout take over; others do, from the same layout.
 func TestScalingAndDeath(t *testing.T) {
+	thorough.Only(t)
 	p := moving(320_000, 0)
 	p.guarantee, p.relays, p.params = worker.ErrorFree, false, errorbound.Params{}
 	p.n = 12_800

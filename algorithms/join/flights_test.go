@@ -128,7 +128,7 @@ func connections() Options[string, flight, flight] {
 // than the bound, which is measured, as is memory.
 func TestConnections(t *testing.T) {
 	const theta, failures = 50, 10
-	flights := flightsOf(t)[:thorough.Number(8000, 20_000)]
+	flights := flightsOf(t)[:thorough.Number(4000, 20_000)]
 	want := Exact(connections(), flights, flights)
 	most := map[int]int{} // partners by row
 	for _, p := range want {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/internal/thorough"
 )
 
 func TestPercent(t *testing.T) {
@@ -34,6 +36,7 @@ func TestPercent(t *testing.T) {
 // A process of its own holds a large array of numbers and makes garbage: its heap stays near what is in use, or, with GOGC, does
 // what that says.
 func TestSpare(t *testing.T) {
+	thorough.Only(t)
 	if os.Getenv("AFSTREAM_TEST_HEAP") != "" {
 		hold()
 		return

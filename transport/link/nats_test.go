@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/afstream/afstream/internal/thorough"
 	"github.com/afstream/afstream/ringbuf"
 	"github.com/afstream/afstream/stream"
 	"github.com/afstream/afstream/transport"
@@ -207,6 +208,7 @@ func TestSlowConsumerThrottles(t *testing.T) {
 
 // NATS drops what its client is too slow for; the link notices the gap and loses nothing.
 func TestDropsOfTheClient(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel() // it waits more than it works
 	s := serve(t, 0, 0)
 	defer s.Shutdown()
