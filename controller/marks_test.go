@@ -1,0 +1,36 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/afstream/afstream/controller"
+	"github.com/afstream/afstream/stream"
+)
+
+// TestMarksUseTheWindow: where marks are made at once, an operator that emits makes one when l is used up, and a sink at risk after
+// the run of items that comes to half of l, so that as much again may be acknowledged meanwhile.
+func TestMarksUseTheWindow(t *testing.T) {
+	const n = 60_000
+	for _, most := range []uint64{4, 100, 1000} {
+		topo := stream.New("relayed")
+		s := stream.Then(stream.From(topo, "source", newNumbers(n)), "relay", newRelay)
+		var out gather[uint64]
+		stream.To(s, "out", out.sink)
+		r, err := controller.RunLocal(context.Background(), topo, options(1e9, most, 1000))
+		require.NoError(t, err)
+		require.Len(t, out.all(), n)
+		for _, op := range r.Operators[1:] {
+			l := float64(most / 2) // what a first failure may cost
+			made := float64(op.Marks + op.StateCommits)
+			if op.Name == "relay" {
+				require.InEpsilon(t, n/l, made, 0.1, "L = %d: %d marks, %d commits", most, op.Marks, op.StateCommits)
+				continue
+			}
+			require.GreaterOrEqual(t, made, 0.9*n/l, "L = %d", most)
+			require.LessOrEqual(t, made, 1.1*n/(l/2), "L = %d", most)
+		}
+	}
+}
