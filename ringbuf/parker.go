@@ -12,14 +12,15 @@ import (
 //
 // To be woken is slow where another P has to do it: the runtime wakes a thread, and that thread waits some 50 us more before
 // it takes over what the waker has just made ready (runqgrab). Stages that hand small windows of items to and fro would wait
-// for each other most of the time. So who is mostly woken soon looks on for longer, and who is not, does not.
+// for each other most of the time. So a waiter is patient: it looks on for many rounds. Where that is in vain it soon does so in
+// few of its waits alone.
 const (
 	fewRounds  = 4
 	manyRounds = 64 // some 15 us, if there is nothing else to run
-	// soon is how long a sleep is that more rounds would have saved.
-	soon = 100 * time.Microsecond
-	// maxPatient is how many may look on for more than a few rounds at the same time: each round takes the lock of the scheduler.
+	// maxPatient is how many may be patient at the same time: each round takes the lock of the scheduler.
 	maxPatient = 8
+	// maxSkip is how many waits in a row are not patient at most.
+	maxSkip = 255
 )
 
 // patient is how many do.
@@ -68,12 +69,13 @@ type Parker struct {
 	// Wakers read state on each push; nothing else may drag its line about.
 	_ [falseSharing - 24]byte
 
-	rounds int // how often to look again before parking
+	skip int // how many waits are not patient after one that was in vain
+	left int // of these, how many are still to come
 }
 
 // NewParker returns a Parker for one owner, nobody waiting.
 func NewParker() *Parker {
-	return &Parker{token: make(chan struct{}, 1), rounds: fewRounds}
+	return &Parker{token: make(chan struct{}, 1)}
 }
 
 // Prepare announces that the owner is about to sleep. The owner has to look at
@@ -107,9 +109,7 @@ func (p *Parker) Cancel() {
 // since nobody could end that sleep.
 func (p *Parker) Park() {
 	p.mustBePrepared()
-	start := time.Now()
 	p.take()
-	p.slept(start)
 }
 
 // ParkTimeout is Park for no longer than d. It reports whether it was woken;
@@ -125,16 +125,13 @@ func (p *Parker) ParkTimeout(d time.Duration) (woken bool) {
 	} else {
 		p.timer.Reset(d)
 	}
-	start := time.Now()
 	select {
 	case <-p.token:
 		// Since Go 1.23 no stale tick survives a Stop or a Reset.
 		p.timer.Stop()
 		p.state.Store(parkerIdle)
-		p.slept(start)
 		return true
 	case <-p.timer.C:
-		p.slept(start)
 		return !p.expire()
 	}
 }
@@ -175,37 +172,39 @@ func (p *Parker) Wait(cond func() bool) {
 	}
 }
 
-// Look is what Wait does before it sleeps: it looks a few times, or more if that is likely to save a sleep, while letting
-// other goroutines run, and reports whether cond was true.
+// Look is what Wait does before it sleeps: it looks a few times, or more if that has been of use, while letting other goroutines
+// run, and reports whether cond was true.
 func (p *Parker) Look(cond func() bool) bool {
-	for range fewRounds {
-		if cond() {
-			return true
-		}
-		runtime.Gosched()
+	if look(cond, fewRounds) {
+		return true
 	}
-	if p.rounds <= fewRounds || patient.Load() >= maxPatient {
+	if p.left > 0 {
+		p.left--
+		return false
+	}
+	if patient.Load() >= maxPatient {
 		return false
 	}
 	patient.Add(1)
-	defer patient.Add(-1)
-	for round := fewRounds; round < p.rounds; round++ {
+	seen := look(cond, manyRounds-fewRounds)
+	patient.Add(-1)
+	if seen {
+		p.skip /= 4
+		return true
+	}
+	p.skip = min(2*p.skip+1, maxSkip)
+	p.left = p.skip
+	return false
+}
+
+func look(cond func() bool, rounds int) bool {
+	for range rounds {
 		if cond() {
-			p.rounds = min(max(p.rounds, 2*round+2), manyRounds)
 			return true
 		}
 		runtime.Gosched()
 	}
 	return false
-}
-
-// slept takes note of how long a sleep was.
-func (p *Parker) slept(since time.Time) {
-	if time.Since(since) < soon {
-		p.rounds = min(2*p.rounds, manyRounds)
-	} else {
-		p.rounds = max(p.rounds/2, fewRounds)
-	}
 }
 
 // mustBePrepared panics if no Prepare came before.

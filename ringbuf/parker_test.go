@@ -180,59 +180,49 @@ func TestWaitLooksAfterPrepare(t *testing.T) {
 		looks := 0
 		p.Wait(func() bool {
 			looks++
-			return looks > fewRounds
+			return looks > manyRounds
 		})
-		require.Equal(t, fewRounds+1, looks)
+		require.Equal(t, manyRounds+1, looks)
 		requireAtRest(t, p)
 	})
 }
 
-// TestPatience lets a waiter sleep shortly, then long, and looks at how often it looks before it sleeps.
+// A waiter that looks on in vain does so more and more rarely, and often again when it was of use.
 func TestPatience(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := NewParker()
-		// sleep lets p wait for d, and returns how often it looked before that.
-		sleep := func(d time.Duration, park func()) int {
-			looks := 0
-			require.False(t, p.Look(func() bool { looks++; return false }))
-			time.AfterFunc(d, p.Wake)
-			p.Prepare()
-			park()
-			requireAtRest(t, p)
-			return looks
-		}
-		for want := fewRounds; want < manyRounds; want *= 2 {
-			require.Equal(t, want, sleep(soon/2, p.Park))
-		}
-		for range 3 {
-			require.Equal(t, manyRounds, sleep(soon/2, func() { p.ParkTimeout(time.Second) }), "and no more")
-		}
-
-		patient.Store(maxPatient)
-		require.Equal(t, fewRounds, sleep(soon/2, p.Park), "enough others look on")
-		patient.Store(0)
-
-		for want := manyRounds; want > fewRounds; want /= 2 {
-			require.Equal(t, want, sleep(soon, p.Park))
-		}
-		for _, park := range []func(){p.Park, func() { p.ParkTimeout(time.Hour) }, func() { p.ParkTimeout(soon) }} {
-			require.Equal(t, fewRounds, sleep(2*soon, park), "and no less")
-		}
-		require.Zero(t, patient.Load())
-	})
-}
-
-// TestPatienceIsKept makes the condition true in a late round: to look on was right.
-func TestPatienceIsKept(t *testing.T) {
 	p := NewParker()
-	p.rounds = manyRounds / 2
-	looks := 0
-	require.True(t, p.Look(func() bool { looks++; return looks == manyRounds/2 }))
-	require.Equal(t, manyRounds, p.rounds, "it was nearly too short")
-	looks = 0
-	require.True(t, p.Look(func() bool { looks++; return looks == fewRounds+2 }))
-	require.Equal(t, manyRounds, p.rounds)
-	require.Zero(t, patient.Load())
+	// looks returns how often p looks if its condition becomes true with the look at.
+	looks := func(at int) int {
+		n := 0
+		seen := p.Look(func() bool { n++; return n == at })
+		require.Equal(t, n == at, seen)
+		return n
+	}
+	const never = 2 * manyRounds
+	for skip := 0; skip < maxSkip; skip = 2*skip + 1 {
+		for range skip {
+			require.Equal(t, fewRounds, looks(never))
+		}
+		require.Equal(t, manyRounds, looks(never), "after %d waits", skip)
+	}
+	for range 3 {
+		for range maxSkip {
+			require.Equal(t, fewRounds, looks(never))
+		}
+		require.Equal(t, manyRounds, looks(never), "never given up for good")
+	}
+	p.left = 0
+	for range 4 {
+		require.Equal(t, manyRounds, looks(manyRounds), "as long as it is of use")
+	}
+	require.Equal(t, manyRounds, looks(never))
+	require.Equal(t, 1, p.left)
+
+	p.left = 0
+	patient.Store(maxPatient)
+	require.Equal(t, fewRounds, looks(never), "enough others look on")
+	patient.Store(maxPatient - 1)
+	require.Equal(t, manyRounds, looks(never))
+	require.EqualValues(t, maxPatient-1, patient.Swap(0))
 }
 
 func TestWaitReturnsAtOnceIfTrue(t *testing.T) {
