@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +19,9 @@ import (
 // History notes the writes of records, through any number of processes, to find out whether they are linearizable: whether
 // there is an order of them, in which no write comes before one that had ended when it began, such that each did what it said.
 // Values must differ from each other. When all is over each record is to be read once more: a write that had an error
-// and is not seen then or before was not done, since what nobody has seen nobody can replace. In fake time let writes
+// and is not seen then or before was not done, since what nobody has seen nobody can replace. Until then it may have been
+// under way, and what it makes the store refuse as a conflict says nothing: NATS lets one write of a record be under way at a
+// time, and may lose it with the server that had it (checkMsgHeadersPreClusteredProposal). In fake time let writes
 // take some: hundreds at one instant could have any order, and it takes for ever to find one.
 type History struct {
 	mu      sync.Mutex
@@ -160,10 +164,13 @@ func (h *History) verdict() error {
 			revisions[id] = revision
 		}
 	}
+	doubtful := h.doubtful()
 	var all []porcupine.Operation
 	for _, op := range h.writes {
 		w, o := op.Input.(write), op.Output.(outcome)
 		switch r := revisions[[2]string{w.key, w.value}]; {
+		case o.conflict && slices.ContainsFunc(doubtful[w.key], func(s span) bool { return s.from <= op.Return && op.Call <= s.to }):
+			continue
 		case !o.unknown:
 		case w.kind == deletes:
 			op.Return = max(op.Call, h.passed(w.key, w.expects+1)) // later it cannot have been done any more
@@ -179,6 +186,29 @@ func (h *History) verdict() error {
 		return fmt.Errorf("%d writes are not linearizable: %s", len(all), result)
 	}
 	return nil
+}
+
+// span is a stretch of time.
+type span struct{ from, to int64 }
+
+// doubtful returns, by key, when writes that had an error may have been under way: from when they began until one was done that
+// began after they had their error. h.mu is held.
+func (h *History) doubtful() map[string][]span {
+	spans := map[string][]span{}
+	for _, lost := range h.writes {
+		if !lost.Output.(outcome).unknown {
+			continue
+		}
+		key, until := lost.Input.(write).key, int64(math.MaxInt64)
+		for _, later := range h.writes {
+			o := later.Output.(outcome)
+			if later.Input.(write).key == key && later.Call > lost.Return && !o.unknown && !o.conflict {
+				until = min(until, later.Return)
+			}
+		}
+		spans[key] = append(spans[key], span{lost.Call, until})
+	}
+	return spans
 }
 
 // passed is when a record was first seen with that revision or a later one. h.mu is held.
