@@ -37,7 +37,7 @@ func (o *operator) obey() error {
 		return o.begin(false)
 	}
 	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.peers != nil && o.peers.due() || o.rebuild.due()
-	if !due && o.marks != nil && o.marks.Due() && (o.flushes || !o.marksAtOnce()) {
+	if !due && o.marks != nil && o.marks.Due() && !o.marksAtOnce() {
 		done, err := o.mark()
 		if err != nil {
 			return err
@@ -108,7 +108,6 @@ func (o *operator) flush() error {
 	if err := o.state.flush.Flush(); err != nil {
 		return fmt.Errorf("flush %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 	}
-	o.flushed = o.handled
 	return nil
 }
 

@@ -281,7 +281,9 @@ func (o *operator) promise() error {
 		if s.flush == nil {
 			return errors.New("its input cannot be had again, and the sink has no Flush to make what it was given safe")
 		}
-		o.flushes = true
+		// What is acknowledged and what is flushed may both lag; each gets half.
+		o.halved = true
+		o.w.budget.L /= 2
 		o.marks = threshold.NewMarks(o.w.budget.L)
 	case o.policy != nil || s.flush != nil || harmless:
 		o.plan.every = replayLimit

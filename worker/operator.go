@@ -51,7 +51,7 @@ type operator struct {
 	plan    plan
 	measure stream.Measure
 	k       uint64        // failures that count against the budget
-	flushes bool          // of a sink whose input is at risk: what it was given counts as processed when it is flushed
+	halved  bool          // l is shared with the marks of a sink
 	closed  stream.Window // the last window that was closed, or is about to be
 	pending bool          // its close is still to run: it starts from the commit that is being made
 	stale   bool          // a close has changed the state since the last commit, which no divergence tells
@@ -66,7 +66,6 @@ type operator struct {
 	most     float64 // set by granted
 
 	handled       uint64 // accounted items processed
-	flushed       uint64 // of those, what was flushed
 	total         uint64 // items processed
 	committedAt   uint64 // total at the last durable commit
 	markedAt      uint64 // total at the last mark
@@ -76,7 +75,7 @@ type operator struct {
 	flightHandled uint64 // handled at the commit under way
 	flightInputs  []backup.Input
 	full          atomic.Bool     // upstream waits for room in the ring
-	processed     atomic.Uint64   // = handled, or flushed, for upstream
+	processed     atomic.Uint64   // = handled, for upstream
 	gate          atomic.Uint64   // handled may go up to here, from upstream
 	wanted        atomic.Uint64   // upstream waits for processed to reach this
 	limit         atomic.Uint64   // l, when it has risen, for upstream
@@ -283,13 +282,9 @@ func (o *operator) valid() error {
 // divergence they caused is within theta, or durable.
 func (o *operator) publish() {
 	o.items.Store(o.total)
-	counts := o.handled
-	if o.flushes {
-		counts = o.flushed // a failure loses the others, however long ago they were given to the sink
-	}
-	if o.processed.Load() != counts {
-		o.processed.Store(counts)
-		if counts >= o.wanted.Load() {
+	if o.processed.Load() != o.handled {
+		o.processed.Store(o.handled)
+		if o.handled >= o.wanted.Load() {
 			o.w.up.park.Wake()
 		}
 	}
