@@ -36,7 +36,8 @@ const MaxMarkBytes = 1 << 10
 // A mark counts for Load only if the commit that was the newest durable one when it was made, or a later one, is still
 // there: what the state lacks is known from that one on.
 //
-// Cost: a tenth of a microsecond in Badger, or a microsecond where it cannot map a file and has to write. It allocates nothing in steady state.
+// Cost: a tenth of a microsecond in Badger, or a microsecond where it cannot map a file and has to write. It allocates
+// nothing in steady state.
 // One goroutine may call it at a time. Errors: ErrNotLoaded, and those of Marker.Mark.
 func (p *Partition) Mark(inputs []Input) (bool, error) {
 	m, ok := p.store.(Marker)

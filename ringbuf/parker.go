@@ -17,7 +17,7 @@ import (
 const (
 	fewRounds  = 4
 	manyRounds = 64 // some 15 us, if there is nothing else to run
-	// maxPatient is how many may be patient at the same time: each round takes the lock of the scheduler.
+	// maxPatient is about how many may be patient at the same time: each round takes the lock of the scheduler.
 	maxPatient = 8
 	// maxSkip is how many waits in a row are not patient at most.
 	maxSkip = 255
