@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/afstream/afstream/backup"
-	"github.com/afstream/afstream/internal/thorough"
 )
 
 // Variables that make the test binary a server to be killed; see TestMain.
@@ -175,6 +174,6 @@ func TestCutConnection(t *testing.T) {
 	serve(t, connect(t, url), openBadger(t, t.TempDir()))
 	nc := connect(t, p.url())
 	c := open(t, nc)
-	load(t, c, thorough.Number(800, 3000), func(int) {})
+	load(t, c, 3000, func(int) {})
 	require.Positive(t, nc.Stats().Reconnects)
 }
