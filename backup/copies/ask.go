@@ -46,6 +46,12 @@ func (s *Store) ask(ctx context.Context, m *member, f func(backup.Store) error) 
 		case <-m.gone:
 			return s.gone(m)
 		case <-ctx.Done():
+			if context.Cause(ctx) == errAgain { // what m is still to do must not come after what it is asked then
+				select {
+				case <-result:
+				case <-m.gone:
+				}
+			}
 			return ctx.Err()
 		}
 		wait, final := s.judge(m, err)
@@ -104,9 +110,9 @@ func (s *Store) gone(m *member) error {
 }
 
 // each carries out f for all members of the view at the same time, until all of them are through or were dropped, or one has
-// failed. What was dropped does not count.
+// failed. What was dropped does not count. After errAgain no member is still at work on what it was asked before.
 func (s *Store) each(view []*member, f func(ctx context.Context, m *member) error) error {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	errs := make(chan error, len(view))
 	var working sync.WaitGroup
 	for _, m := range view {
@@ -116,10 +122,10 @@ func (s *Store) each(view []*member, f func(ctx context.Context, m *member) erro
 	for range view {
 		if err := <-errs; err != nil && !errors.Is(err, errDropped) && first == nil {
 			first = err
-			cancel()
+			cancel(err)
 		}
 	}
-	cancel()
+	cancel(nil)
 	working.Wait()
 	return first
 }
@@ -255,6 +261,9 @@ func (in *stream) next() (backup.Entry, error) {
 // receive waits for a chunk. Only as long as somebody waits does the member owe one.
 func (in *stream) receive() error {
 	s, m := in.s, in.m
+	if m.isGone() {
+		return s.gone(m)
+	}
 	var late <-chan time.Time
 	if in.patience > 0 {
 		if in.timer == nil {

@@ -203,8 +203,12 @@ func (f *leveller) valueAt(ctx context.Context, m *member, key []byte) ([]byte, 
 	return query(ctx, f.s, m, func(store backup.Store) ([]byte, error) { return valueOf(store, key) })
 }
 
+func (f *leveller) empty() *backup.Batch { return &backup.Batch{Owner: f.owner, Epoch: f.epoch} }
+
 func (f *leveller) record(value []byte) *backup.Batch {
-	return &backup.Batch{Owner: f.owner, Epoch: f.epoch, Puts: []backup.Entry{{Key: recordKey(f.owner), Value: value}}}
+	b := f.empty()
+	b.Puts = []backup.Entry{{Key: recordKey(f.owner), Value: value}}
+	return b
 }
 
 func (f *leveller) apply(ctx context.Context, m *member, b *backup.Batch) error {
@@ -213,8 +217,7 @@ func (f *leveller) apply(ctx context.Context, m *member, b *backup.Batch) error 
 
 // copy gives x what source has, and says whether anything was missing.
 func (f *leveller) copy(ctx context.Context, source, x standing) (wrote bool, err error) {
-	c := copier{f: f, ctx: ctx, from: source.m, to: x.m}
-	c.batch = c.empty()
+	c := copier{f: f, ctx: ctx, from: source.m, to: x.m, batch: f.empty()}
 	if t := source.step; t != nil && x.known && !x.torn && x.point == t.before {
 		err = c.step(t)
 	} else {
@@ -224,14 +227,14 @@ func (f *leveller) copy(ctx context.Context, source, x standing) (wrote bool, er
 			}
 		}
 	}
-	if err == nil {
-		err = c.flush(true)
+	if err == nil && c.differs() {
+		err = c.finish(&source.progress, &x.progress)
 	}
-	return c.wrote, err
+	return c.differs(), err
 }
 
-// copier writes what differs at a member. As long as that fits one batch it is an atom; if not, the member is torn until its
-// record is written anew.
+// copier writes what differs at a member, and with the last of it the record of the one it copies. As long as that fits one
+// batch it is an atom; if not, the member is torn until its record is written.
 type copier struct {
 	f        *leveller
 	ctx      context.Context
@@ -239,10 +242,7 @@ type copier struct {
 	batch    *backup.Batch
 	size     int
 	torn     bool
-	wrote    bool
 }
-
-func (c *copier) empty() *backup.Batch { return &backup.Batch{Owner: c.f.owner, Epoch: c.f.epoch} }
 
 // entryOverhead is at least what an entry counts beside its bytes.
 const entryOverhead = 96
@@ -251,7 +251,7 @@ const entryOverhead = 96
 func (c *copier) makeRoom(n int) error {
 	n += entryOverhead
 	if c.size+n > backup.MaxBatchBytes {
-		if err := c.flush(false); err != nil {
+		if err := c.flush(); err != nil {
 			return err
 		}
 	}
@@ -271,11 +271,12 @@ func (c *copier) remove(key []byte) error {
 	return err
 }
 
-func (c *copier) flush(last bool) error {
+// flush sends what has come together, and more is to come.
+func (c *copier) flush() error {
 	if c.size == 0 {
 		return nil
 	}
-	if !last && !c.torn {
+	if !c.torn {
 		p := progress{known: true, torn: true}
 		if err := c.f.apply(c.ctx, c.to, c.f.record(appendProgress(nil, &p))); err != nil {
 			return err
@@ -283,8 +284,34 @@ func (c *copier) flush(last bool) error {
 		c.torn = true
 	}
 	err := c.f.apply(c.ctx, c.to, c.batch)
-	c.batch, c.size, c.wrote = c.empty(), 0, true
+	c.batch, c.size = c.f.empty(), 0
 	return err
+}
+
+// differs says whether anything was missing.
+func (c *copier) differs() bool { return c.torn || c.size > 0 }
+
+// finish sends the rest, with the record of the source: the member's own would go on to say that it has what it had before. If
+// there is no room for that, its own says in between that it may have more, as with a batch that has none for its number.
+func (c *copier) finish(source, own *progress) error {
+	if !source.known {
+		return c.f.apply(c.ctx, c.to, c.batch)
+	}
+	record := c.f.record(appendProgress(nil, source))
+	if c.size+record.Size() <= backup.MaxBatchBytes {
+		c.batch.Puts = append(c.batch.Puts, record.Puts...)
+		return c.f.apply(c.ctx, c.to, c.batch)
+	}
+	if own.settled() && !c.torn {
+		half := progress{known: true, point: point{own.epoch, own.number + 1}}
+		if err := c.f.apply(c.ctx, c.to, c.f.record(appendProgress(nil, &half))); err != nil {
+			return err
+		}
+	}
+	if err := c.f.apply(c.ctx, c.to, c.batch); err != nil {
+		return err
+	}
+	return c.f.apply(c.ctx, c.to, record)
 }
 
 // step copies what one batch has touched.

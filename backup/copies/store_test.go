@@ -24,6 +24,7 @@ type gate struct {
 	mu      sync.Mutex
 	shut    chan struct{} // closed when it opens again
 	err     error
+	full    bool           // fails with batches only
 	calls   map[string]int // of each method
 	fuse    int            // how many batches it takes before it fails; 0 for no end
 	scanned int            // entries that a scan hands out before it fails with err
@@ -62,6 +63,9 @@ func (g *gate) pass(method string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := g.err
+	if method == "apply" && g.full {
+		err = errDisk
+	}
 	if method == "apply" && g.fuse > 0 {
 		if g.fuse--; g.fuse == 0 {
 			g.err = errDisk
@@ -358,7 +362,7 @@ func TestAMemberThatIsBroughtUpToDateIsNoSource(t *testing.T) {
 		want := contentsOf(t, whole, prefixOf(owner))
 
 		s = New([]Member{{"empty", empty}, {"whole", whole}}, Options{Patience: time.Second})
-		empty.fuse = 3 // the record that it is torn, and two batches
+		empty.fuse = 2 // the record that it is torn, and a batch
 		fenced := make(chan error, 1)
 		go func() { fenced <- s.Fence(owner, 2) }()
 		time.Sleep(time.Second)
@@ -379,6 +383,47 @@ func TestAMemberThatIsBroughtUpToDateIsNoSource(t *testing.T) {
 		require.NoError(t, s.Fence(owner, 5), "it is whole now")
 		require.NoError(t, s.Close())
 	})
+}
+
+// A fence brings one member up to date, and not the other, before the one that had got furthest is lost: the two that are left are
+// not alike although the same batch was the last that each was sent.
+func TestAFenceThatLosesItsSource(t *testing.T) {
+	for _, lose := range []string{"the source", "the process as well"} {
+		t.Run(lose, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 3)
+				require.NoError(t, b.Fence(owner, 1))
+				require.NoError(t, applyWait(b, put(1, "x")))
+				one := New([]Member{{"a", b.gates[0]}}, Options{})
+				require.NoError(t, one.Fence(owner, 2))
+				require.NoError(t, applyWait(one, put(2, "y")))
+				require.NoError(t, one.Close())
+
+				left := []Member{{"b", b.gates[1]}, {"c", b.gates[2]}}
+				b.gates[1].full = true
+				next := New(append([]Member{{"a", b.gates[0]}}, left...), Options{})
+				fenced := make(chan error, 1)
+				go func() { fenced <- next.Fence(owner, 3) }()
+				time.Sleep(time.Second)
+				require.Empty(t, fenced)
+				require.NotEqual(t, keysOf(t, b.gates[1]), keysOf(t, b.gates[2]))
+				if lose == "the source" {
+					require.NoError(t, next.Drop("a"))
+					b.gates[1].full = false
+					require.NoError(t, <-fenced)
+				} else {
+					require.NoError(t, next.Close())
+					require.Error(t, <-fenced)
+					b.gates[1].full = false
+					next = New(left, Options{})
+					require.NoError(t, next.Fence(owner, 4))
+				}
+				require.Equal(t, []string{"x", "y"}, keysOf(t, b.gates[1]))
+				require.Equal(t, []string{"x", "y"}, keysOf(t, b.gates[2]))
+				require.NoError(t, next.Close())
+			})
+		})
+	}
 }
 
 // When all members have the same, a fence reads nothing but their records; after a crash within a batch, only what that touched.
