@@ -416,15 +416,15 @@ func (c *copier) advance(at *cursor) error {
 
 // again makes of what has ended a scan the error to return: all is compared anew after some time, unless m was dropped.
 func (c *copier) again(m *member, err error) error {
-	if errors.Is(err, errDropped) && m == c.to {
-		return errDropped
+	if !errors.Is(err, errDropped) {
+		wait, final := c.f.s.judge(m, err)
+		if final {
+			return err
+		}
+		c.f.s.pause(c.ctx, m, wait)
 	}
-	if errors.Is(err, errDropped) {
-		return errAgain
-	}
-	wait, final := c.f.s.judge(m, err)
-	if final || !c.f.s.pause(c.ctx, m, wait) {
-		return err
+	if m == c.to && m.isGone() {
+		return c.f.s.gone(m)
 	}
 	return errAgain
 }
