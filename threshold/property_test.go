@@ -14,8 +14,11 @@ import (
 func TestReceiverProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := rapid.Uint64Range(0, 5).Draw(t, "l")
+		m := receiverModel{l: l, flushes: rapid.Bool().Draw(t, "flushes")}
 		r := threshold.NewReceiver(l)
-		m := receiverModel{l: l}
+		if m.flushes {
+			r = threshold.NewSinkReceiver(l)
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"receive": func(t *rapid.T) {
 				n := rapid.IntRange(1, 4).Draw(t, "n")
@@ -36,6 +39,12 @@ func TestReceiverProperties(t *testing.T) {
 					m.items[i].processed = true
 				}
 				r.Processed(to)
+			},
+			"commit": func(*rapid.T) {
+				for i := range m.items[:r.Done()] {
+					m.items[i].logged = true
+				}
+				r.Logged(r.Done())
 			},
 			"log": func(*rapid.T) {
 				from, to := r.Pending()
@@ -75,8 +84,9 @@ func TestReceiverProperties(t *testing.T) {
 type modelItem struct{ punctuation, processed, logged, acked bool }
 
 type receiverModel struct {
-	l     uint64
-	items []modelItem
+	l       uint64
+	flushes bool // what is processed is safe only when it is logged
+	items   []modelItem
 }
 
 func (m *receiverModel) ack(t *rapid.T, r *threshold.Receiver) {
@@ -96,7 +106,7 @@ func (m *receiverModel) check(t *rapid.T, r *threshold.Receiver) {
 	}
 	var risk, ahead uint64
 	for i, it := range m.items {
-		if it.acked && !it.processed && !it.logged {
+		if it.acked && !(it.processed && !m.flushes) && !it.logged {
 			risk++
 		}
 		if it.processed && !it.acked {

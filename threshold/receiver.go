@@ -20,9 +20,12 @@ var ErrInvariant = errors.New("threshold: invariant broken")
 // Invariants, checked by Valid (the numbers of design.md in brackets):
 //
 //	R1        acked, processed, logged <= received
-//	R2 [I2]   acked - max(processed, logged) <= l    what this partition's failure loses
+//	R2 [I2]   acked - safe <= l                      what this partition's failure loses
 //	R3 [I2]   processed - acked <= l                 what the senders would resend although it was processed
 //	R4        an unlogged punctuation is not acked
+//
+// safe is max(processed, logged); of a sink that keeps what it was given until it is flushed it is logged alone, since a failure
+// takes what it has processed and not flushed as well.
 //
 // The zero value is a Receiver with l = 0. Every method is plain integer arithmetic: no allocation, no locks. A
 // Receiver belongs to one goroutine.
@@ -31,10 +34,14 @@ type Receiver struct {
 	received, acked, processed, logged uint64
 	// [holdFirst, holdLast] spans the punctuation that is not logged yet; holdFirst 0 means there is none.
 	holdFirst, holdLast uint64
+	flushes             bool
 }
 
 // NewReceiver returns a Receiver with nothing received. l is Budget.L.
 func NewReceiver(l uint64) *Receiver { return &Receiver{l: l} }
+
+// NewSinkReceiver is NewReceiver for a sink that is flushed: what it has processed counts only when Logged covers it.
+func NewSinkReceiver(l uint64) *Receiver { return &Receiver{l: l, flushes: true} }
 
 // Receive admits n data items.
 func (r *Receiver) Receive(n uint64) { r.received += n }
@@ -53,7 +60,7 @@ func (r *Receiver) ReceivePunctuation() {
 func (r *Receiver) Processed(total uint64) { r.processed = max(r.processed, total) }
 
 // Logged says that every one of the first total items is durable in the item log or was processed when the log was
-// written, and all punctuation among them is durable; total is the `to` of the Pending call that the write answered.
+// written, a sink's flushed, and all punctuation among them is durable; total is the `to` of the Pending call that the write answered.
 // A durable commit covers the items it includes just as well: call Logged with the processed total that it was made
 // at, and a punctuation needs no log entry of its own. A total below an earlier one is ignored.
 func (r *Receiver) Logged(total uint64) {
@@ -70,7 +77,7 @@ func (r *Receiver) Logged(total uint64) {
 // Ack advances the acknowledged total as far as R2 and R4 allow and returns it. It is cumulative: the caller sends it
 // on whenever it moved. It never goes back.
 func (r *Receiver) Ack() uint64 {
-	a := min(r.received, saturatingAdd(max(r.processed, r.logged), r.l))
+	a := min(r.received, saturatingAdd(r.Safe(), r.l))
 	if r.holdFirst != 0 {
 		a = min(a, r.holdFirst-1)
 	}
@@ -82,11 +89,11 @@ func (r *Receiver) Ack() uint64 {
 func (r *Receiver) Gate() uint64 { return saturatingAdd(r.acked, r.l) }
 
 // Pending returns the items (from, to] that the item log must take so that everything received can be acked: what is
-// neither processed nor logged, and everything from the first unlogged punctuation on, processed or not (processing a
+// not safe, and everything from the first unlogged punctuation on, processed or not (processing a
 // punctuation does not make it durable). from == to means nothing. The log is to be written when a sender reports
 // itself blocked, or when MustLog.
 func (r *Receiver) Pending() (from, to uint64) {
-	from = min(max(r.processed, r.logged), r.received)
+	from = min(r.Safe(), r.received)
 	if r.holdFirst != 0 {
 		from = min(from, r.holdFirst-1)
 	}
@@ -109,12 +116,17 @@ func (r *Receiver) Acked() uint64 { return r.acked }
 // Done returns the processed total.
 func (r *Receiver) Done() uint64 { return r.processed }
 
-// Durable returns the total up to which items are logged.
-func (r *Receiver) Durable() uint64 { return r.logged }
+// Safe returns the total up to which a failure loses nothing.
+func (r *Receiver) Safe() uint64 {
+	if r.flushes {
+		return r.logged
+	}
+	return max(r.processed, r.logged)
+}
 
 // AtRisk returns how many acknowledged items a failure of this partition would lose now, at most l.
 func (r *Receiver) AtRisk() uint64 {
-	if safe := max(r.processed, r.logged); r.acked > safe {
+	if safe := r.Safe(); r.acked > safe {
 		return r.acked - safe
 	}
 	return 0

@@ -190,9 +190,9 @@ func (s *sim) checkCrash(p *partition) {
 // checkPending counts the acked items that are neither processed nor in the log.
 func (s *sim) checkPending(p *partition, l uint64) {
 	lost := uint64(0)
-	for i := p.recv.Done(); i < p.recv.Received(); i++ {
+	for i := p.recv.Safe(); i < p.recv.Received(); i++ {
 		a := p.arrivals[i]
-		if !a.at.after(p.ins[a.in].ackedPos, s.mutation) && i >= p.recv.Durable() {
+		if !a.at.after(p.ins[a.in].ackedPos, s.mutation) {
 			lost++
 		}
 	}

@@ -49,7 +49,7 @@ func (a *arrivals) acknowledge() {
 			c.acked = max(c.acked, e.frame.Next()-(e.end-min(e.end, acked)))
 		}
 	}
-	safe := min(acked, max(a.machine.Done(), a.machine.Durable()))
+	safe := min(acked, a.machine.Safe())
 	if a.logging {
 		return // the log write reads the slabs
 	}

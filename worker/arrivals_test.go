@@ -85,7 +85,7 @@ func TestArrivalsFollowTheMachine(t *testing.T) {
 					held += s.refs
 				}
 				require.Equal(rt, len(a.queue), held)
-				safe := min(a.machine.Acked(), max(a.machine.Done(), a.machine.Durable()))
+				safe := min(a.machine.Acked(), a.machine.Safe())
 				require.True(rt, len(a.queue) == 0 || a.queue[0].end > safe)
 			},
 		})

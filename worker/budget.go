@@ -67,9 +67,6 @@ func (o *operator) raise(level uint64) {
 	o.k = k
 	b := o.w.cfg.halve(split(&o.w.cfg, o.measure, k))
 	o.peers.raise(b)
-	if o.halved {
-		b.L /= 2
-	}
 	if o.policy != nil {
 		if t, ok := o.task.Operator().(stream.Thresholder); ok {
 			t.SetTheta(b.Theta)

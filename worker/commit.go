@@ -37,7 +37,7 @@ func (o *operator) obey() error {
 		return o.begin(false)
 	}
 	due := o.plan.every > 0 && o.total-o.committedAt >= o.plan.every || o.peers != nil && o.peers.due() || o.rebuild.due()
-	if !due && o.marks != nil && o.marks.Due() && !o.marksAtOnce() {
+	if !due && o.marks != nil && o.marks.Due() && (o.flushes || !o.marksAtOnce()) {
 		done, err := o.mark()
 		if err != nil {
 			return err
@@ -60,7 +60,8 @@ func (o *operator) mayMark() bool {
 }
 
 // marksAtOnce says whether mark will make the position durable without a commit. Nothing is then gained by a mark before the
-// window is used up, which markIfFull makes; a commit has to begin earlier, for it takes a while.
+// window is used up, which markIfFull makes; a commit has to begin earlier, for it takes a while. So has the mark that a sink's
+// acknowledgements wait for.
 func (o *operator) marksAtOnce() bool { return o.marksAlone && o.mayMark() }
 
 // markIfFull makes a mark if the window of the marks is used up, and that can be done at once.

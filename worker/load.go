@@ -230,7 +230,7 @@ func (w *Worker) loadOperator(ctx context.Context, i int) error {
 	if err := o.openDesk(); err != nil {
 		return err
 	}
-	w.up.arrivals = append(w.up.arrivals, &arrivals{machine: threshold.NewReceiver(w.budget.L)})
+	w.up.arrivals = append(w.up.arrivals, &arrivals{machine: o.receiver()})
 	return nil
 }
 
@@ -281,14 +281,20 @@ func (o *operator) promise() error {
 		if s.flush == nil {
 			return errors.New("its input cannot be had again, and the sink has no Flush to make what it was given safe")
 		}
-		// What is acknowledged and what is flushed may both lag; each gets half.
-		o.halved = true
-		o.w.budget.L /= 2
+		o.flushes = true
 		o.marks = threshold.NewMarks(o.w.budget.L)
 	case o.policy != nil || s.flush != nil || harmless:
 		o.plan.every = replayLimit
 	}
 	return nil
+}
+
+// receiver makes the machine that acknowledges what is at risk.
+func (o *operator) receiver() *threshold.Receiver {
+	if o.flushes {
+		return threshold.NewSinkReceiver(o.w.budget.L)
+	}
+	return threshold.NewReceiver(o.w.budget.L)
 }
 
 // counts says that the operator is a sink whose state tells how much of what it has flushed counts: it goes with each

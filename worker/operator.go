@@ -51,7 +51,7 @@ type operator struct {
 	plan    plan
 	measure stream.Measure
 	k       uint64        // failures that count against the budget
-	halved  bool          // l is shared with the marks of a sink
+	flushes bool          // of a sink whose input is at risk: what it was given is safe when it is flushed
 	closed  stream.Window // the last window that was closed, or is about to be
 	pending bool          // its close is still to run: it starts from the commit that is being made
 	stale   bool          // a close has changed the state since the last commit, which no divergence tells

@@ -351,12 +351,17 @@ func (u *upstream) first(ch *inChannel, f *transport.Frame) {
 		return
 	}
 	ch.before.ProcessedEpoch = noEpoch // counted
-	if lost := start - max(ch.next, min(start, ch.before.Processed)); f.First > ch.next {
-		u.w.stats.Lost.Add(lost)
+	p := u.w.operators[ch.id.To%u.w.cfg.Node.Compute]
+	if f.First > ch.next {
+		here := ch.next
+		if !p.flushes { // otherwise what was processed is lost, too
+			here = max(here, min(start, ch.before.Processed))
+		}
+		u.w.stats.Lost.Add(start - here)
 	}
 	if again := ch.before.Processed; again > start {
 		u.w.stats.Replayed.Add(again - start)
-		if p := u.w.operators[ch.id.To%u.w.cfg.Node.Compute]; p.repeats {
+		if p.repeats {
 			u.w.stats.Repeated.Add(again - min(again, max(start, p.rebuild.mark(ch.input))))
 		}
 	}
@@ -382,6 +387,9 @@ func (u *upstream) account(part int, a *arrivals) error {
 	wanted := ^uint64(0)
 	if m.Acked() < m.Received() {
 		wanted = m.Done() + 1
+		if p.flushes { // until then only what is durable changes anything, which wakes by itself
+			wanted = max(wanted, m.Gate())
+		}
 	} else {
 		a.blocked = false // there is nothing that its sender could wait for
 	}
