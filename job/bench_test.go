@@ -85,7 +85,8 @@ func BenchmarkJobs(b *testing.B) {
 	}
 	run("wordcount", wordcountContest)
 	run("grep", grepContest)
-	run("join", joinContest)
+	run("join", func(b *testing.B) contest { return joinContest(b, joinParams) })
+	run("join-wide", func(b *testing.B) contest { return joinContest(b, wideParams) })
 	run("logistic-regression", logisticContest)
 }
 
@@ -214,6 +215,7 @@ func textSize(blocks []connector.Block) (n float64) {
 var (
 	textParams  = errorbound.Params{Theta: 1e4, L: 1e3, Gamma: 1e3}
 	joinParams  = errorbound.Params{Theta: 1e3, L: 1e3, Gamma: 1e3}
+	wideParams  = errorbound.Params{Theta: 1e3, L: 1e4, Gamma: 1e4} // the pairs of as many rows, about: a row has nine
 	learnParams = errorbound.Params{Theta: 10, L: 1e3, Gamma: 1e3}
 )
 
@@ -269,8 +271,8 @@ func benchFlights(b *testing.B, n int) []logreg.Flight {
 }
 
 // joinContest: flights that arrive are joined with those that leave the same airport within half an hour; the pairs are
-// kept. An item is a row of either input.
-func joinContest(b *testing.B) contest {
+// kept. An item is a row of either input; what params limit is pairs.
+func joinContest(b *testing.B, params errorbound.Params) contest {
 	j := DefaultJoin()
 	j.Workers = 1
 	var left, right []JoinRow
@@ -280,7 +282,7 @@ func joinContest(b *testing.B) contest {
 		left, right = append(left, a), append(right, d)
 	}
 	return contest{
-		items: 2 * len(left), slow: min(2*len(left), 5000), params: joinParams,
+		items: 2 * len(left), slow: min(2*len(left), 5000), params: params,
 		hand: func() uint64 { return uint64(len(pairsByHand(left, right, j.Window, j.Slack))) },
 		job: func(items int) (*stream.Topology, func() uint64) {
 			var pairs connector.Collector[pair]
