@@ -51,6 +51,13 @@ func (g *gate) fail(err error) {
 	g.err = err
 }
 
+// fill makes batches alone fail, or no longer.
+func (g *gate) fill(full bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.full = full
+}
+
 // pass waits while the gate is shut.
 func (g *gate) pass(method string) error {
 	g.mu.Lock()
@@ -400,7 +407,7 @@ func TestAFenceThatLosesItsSource(t *testing.T) {
 				require.NoError(t, one.Close())
 
 				left := []Member{{"b", b.gates[1]}, {"c", b.gates[2]}}
-				b.gates[1].full = true
+				b.gates[1].fill(true)
 				next := New(append([]Member{{"a", b.gates[0]}}, left...), Options{})
 				fenced := make(chan error, 1)
 				go func() { fenced <- next.Fence(owner, 3) }()
@@ -409,12 +416,12 @@ func TestAFenceThatLosesItsSource(t *testing.T) {
 				require.NotEqual(t, keysOf(t, b.gates[1]), keysOf(t, b.gates[2]))
 				if lose == "the source" {
 					require.NoError(t, next.Drop("a"))
-					b.gates[1].full = false
+					b.gates[1].fill(false)
 					require.NoError(t, <-fenced)
 				} else {
 					require.NoError(t, next.Close())
 					require.Error(t, <-fenced)
-					b.gates[1].full = false
+					b.gates[1].fill(false)
 					next = New(left, Options{})
 					require.NoError(t, next.Fence(owner, 4))
 				}
