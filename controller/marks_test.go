@@ -32,3 +32,30 @@ func TestMarksUseTheWindow(t *testing.T) {
 		}
 	}
 }
+
+// TestSinkLosesNoMoreThanL: a sink takes along what it was given since it was flushed last, and what was acknowledged beyond that;
+// together that is at most the l of its incarnation, and all of it is counted.
+func TestSinkLosesNoMoreThanL(t *testing.T) {
+	const n, most = 200_000, 1000
+	worst := 0
+	for at := uint64(10_007); at < n; at += 10_007 {
+		topo := stream.New("relayed")
+		s := stream.Then(stream.From(topo, "source", newNumbers(n)), "relay", newRelay)
+		var out gather[uint64]
+		stream.To(s, "out", out.sink)
+		o := options(1e9, most, 100_000)
+		o.Faults = []controller.Fault{{Operator: "out", Items: at}}
+		r, err := controller.RunLocal(context.Background(), topo, o)
+		require.NoError(t, err)
+		require.Len(t, r.Failures, 1)
+		got := map[uint64]bool{}
+		for _, x := range out.all() {
+			got[x] = true
+		}
+		lost := n - len(got)
+		worst = max(worst, lost)
+		require.LessOrEqual(t, lost, most/2, "at item %d", at) // half of L is the first incarnation's
+		require.EqualValues(t, lost, r.Failures[0].Lost, "at item %d", at)
+	}
+	require.Positive(t, worst, "nothing was at risk")
+}
