@@ -19,7 +19,8 @@ func Join() Job {
 		Usage: "join flights with the flights that go on, or with a table of airports",
 		Description: "Operators: left and right (the sources), join (--workers of them) and pairs.\n" +
 			"Without flags it joins the arrivals and the departures at the same airport, at most half an hour apart, of the flights\n" +
-			"that come with the program. Theta is a number of rows that joins may forget.",
+			"that come with the program. Theta is a number of rows that joins may forget. All pairs are kept in memory until the end,\n" +
+			"and with --verify those of both runs: some 200 bytes each.",
 		Flags: slices.Concat(joinFlags(d), EngineFlags(d.Engine)),
 		Run:   runJoin,
 	}
