@@ -34,7 +34,7 @@ type Receiver struct {
 	received, acked, processed, logged uint64
 	// [holdFirst, holdLast] spans the punctuation that is not logged yet; holdFirst 0 means there is none.
 	holdFirst, holdLast uint64
-	flushes             bool
+	flushes             bool // what is processed is safe only once it is logged
 }
 
 // NewReceiver returns a Receiver with nothing received. l is Budget.L.
@@ -60,9 +60,9 @@ func (r *Receiver) ReceivePunctuation() {
 func (r *Receiver) Processed(total uint64) { r.processed = max(r.processed, total) }
 
 // Logged says that every one of the first total items is durable in the item log or was processed when the log was
-// written, a sink's flushed, and all punctuation among them is durable; total is the `to` of the Pending call that the write answered.
-// A durable commit covers the items it includes just as well: call Logged with the processed total that it was made
-// at, and a punctuation needs no log entry of its own. A total below an earlier one is ignored.
+// written (by a sink: flushed), and all punctuation among them is durable; total is the `to` of the Pending call that
+// the write answered. A durable commit covers the items it includes just as well: call Logged with the processed total
+// that it was made at, and a punctuation needs no log entry of its own. A total below an earlier one is ignored.
 func (r *Receiver) Logged(total uint64) {
 	r.logged = max(r.logged, total)
 	switch {
@@ -89,9 +89,9 @@ func (r *Receiver) Ack() uint64 {
 func (r *Receiver) Gate() uint64 { return saturatingAdd(r.acked, r.l) }
 
 // Pending returns the items (from, to] that the item log must take so that everything received can be acked: what is
-// not safe, and everything from the first unlogged punctuation on, processed or not (processing a
-// punctuation does not make it durable). from == to means nothing. The log is to be written when a sender reports
-// itself blocked, or when MustLog.
+// not safe, and everything from the first unlogged punctuation on, processed or not (processing a punctuation does not
+// make it durable). from == to means nothing. The log is to be written when a sender reports itself blocked, or when
+// MustLog.
 func (r *Receiver) Pending() (from, to uint64) {
 	from = min(r.Safe(), r.received)
 	if r.holdFirst != 0 {

@@ -45,7 +45,8 @@
 // C3: the number is in the atom of the batch, or comes in a batch of its own when the member has confirmed the large one.
 //
 // C4: by C5 all members begin an epoch alike, and by C1 and C3 the number says which of its batches were applied since. A member
-// that is made equal to another gets its record in the atom that makes it so: who does it may be lost, and so may the other.
+// that is made equal to another gets its record in the atom that makes it so: who does it may be lost, and so may the other. If
+// that atom has no room for it, the member has an odd number, or is torn, from before the atom until its record is there.
 //
 // C6: let a batch be durable under the view V, and let Fence go by a view W later. Both are decided views or were, and views
 // only shrink, so one holds the other, and a member of the smaller one that is left has the batch (C2). After the fences nothing
