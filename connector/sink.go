@@ -36,7 +36,11 @@ func (p *collected[T]) add(items []T) {
 	for len(items) > 0 {
 		last := len(p.chunks) - 1
 		if last < 0 || len(p.chunks[last]) == chunkItems {
-			p.chunks = append(p.chunks, nil)
+			var chunk []T
+			if last >= 0 { // the first grows as it is filled, since few results are as large
+				chunk = make([]T, 0, chunkItems)
+			}
+			p.chunks = append(p.chunks, chunk)
 			last++
 		}
 		n := min(len(items), chunkItems-len(p.chunks[last]))
