@@ -73,14 +73,18 @@ func TestEmitAllocatesNothing(t *testing.T) {
 					x++
 				}
 			}
-			slabs()
+			for slabs(); e.free.fresh > 0; { // until they go round
+				slabs()
+			}
 			require.Zero(t, testing.AllocsPerRun(20, slabs))
 		})
 	}
 	t.Run("room", func(t *testing.T) {
 		e := emitterForBench(t, output{Shuffle(), 4})
 		slab := func() { e.filled(len(e.room())) }
-		slab()
+		for slab(); e.free.fresh > 0; {
+			slab()
+		}
 		require.Zero(t, testing.AllocsPerRun(20, slab))
 	})
 }

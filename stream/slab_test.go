@@ -1,6 +1,9 @@
 package stream
 
 import (
+	"fmt"
+	"reflect"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -64,6 +67,7 @@ func TestSlabIsNotReusedWhileHeld(t *testing.T) {
 func TestReleasedSlabIsReused(t *testing.T) {
 	h := &holder{}
 	e := newEmitter[uint64](sender[uint64](t, output{Forward(), 1}), 0, h)
+	e.free.fresh = 0
 	for range 3 {
 		e.Emit(1)
 		e.flush()
@@ -72,6 +76,28 @@ func TestReleasedSlabIsReused(t *testing.T) {
 	require.Same(t, h.slabs[0], h.slabs[1])
 	require.Same(t, h.slabs[1], h.slabs[2])
 	require.Panics(t, h.slabs[0].Release, "it is released already")
+}
+
+// With several cores an emitter does not come back soon to memory that a consumer on another one has just read.
+func TestReleasedSlabRestsFirst(t *testing.T) {
+	type item [3]uint64
+	slab := int(reflect.TypeFor[item]().Size()) * SlabItems
+	for procs, rests := range map[int]int{1: 0, 2: apart / slab} {
+		t.Run(fmt.Sprint(procs), func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			f := newFreeList[item]()
+			first := f.take(SlabItems)
+			first.Release()
+			for range rests - 1 {
+				b := f.take(SlabItems)
+				require.NotSame(t, first, b)
+				b.Release()
+			}
+			require.Same(t, first, f.take(SlabItems))
+		})
+	}
+	require.Equal(t, freeSlabs, newFreeList[byte]().fresh, "no more than the list has room for")
+	require.Equal(t, freeSlabs, newFreeList[struct{}]().fresh)
 }
 
 // The free list takes what it has room for and drops the rest.

@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -177,6 +178,7 @@ func (h *latecomer) Send(_, _ int, s Slab) {
 // A Reuser writes over items of released slabs alone, and makes no more of them than are in use. Where each item goes to a
 // slab of its own choice, it is not asked to.
 func TestReuser(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that slabs are used again as soon as they are released
 	for name, routing := range map[string]Option{"direct": Shuffle(), "partitioned": Custom(func(*uint64, int) int { return 0 })} {
 		rapid.Check(t, func(t *rapid.T) {
 			src := &numbers{}
