@@ -3,7 +3,6 @@ package stream
 import (
 	"math"
 	"reflect"
-	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -125,7 +124,6 @@ func TestBulkErrors(t *testing.T) {
 
 // A decoder gives what Decode gives, and the slab that was released comes round again.
 func TestDecoderUsesSlabsAgain(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // at once: with several cores they rest first
 	e := sender[int64](t, output{Shuffle(), 1}).Outputs[0]
 	decode := e.Decoder()
 	wire, err := appendItems(nil, []int64{1, 2, 3})

@@ -67,17 +67,22 @@ func (b *batch[T]) AppendItems(dst []byte, from, to int) ([]byte, error) {
 type freeList[T any] struct {
 	ring  *ringbuf.MPSC[Slab] // of *batch[T]; as Slab, so that not each T has a ring of its own compiled
 	codec *codec[T]
-	fresh int // slabs that are still to be made before one is used again
+	taken int // slabs, so far
+	fresh int // slabs that are still to be made, some although there are others to be used again
 }
 
 // freeSlabs bounds the slabs that wait for reuse; with rings of dozens of slabs more are never in use at once.
 const freeSlabs = 256
 
-// apart is how many bytes of items an emitter fills before it fills any of that memory again, where there are several cores:
+// apart is how many bytes of items an emitter comes to fill before it fills any of that memory again, where there are several cores:
 // about what one has as a cache of its own. What a consumer has just read is still in its core's cache, and to write there costs a
 // transfer between cores for each line, some 30 ns for an item of 72 bytes; in the larger cache that they share it costs next to
 // nothing. On a single core the fewer slabs go round the better.
 const apart = 1 << 20
+
+// freshEvery is how many slabs are taken for each that is made for that reason: an emitter that does not send much, or does not
+// live long, makes few.
+const freshEvery = 32
 
 func newFreeList[T any]() *freeList[T] {
 	f := &freeList[T]{ring: ringbuf.NewMPSC[Slab](freeSlabs), codec: newCodec[T]()}
@@ -94,12 +99,13 @@ func (f *freeList[T]) put(b *batch[T]) { f.ring.TryPush(b) }
 // take returns an empty slab with one holder, to be sent at limit items; only the emitter may call it.
 func (f *freeList[T]) take(limit int) *batch[T] {
 	var b *batch[T]
-	if f.fresh > 0 {
-		f.fresh--
-	} else if s, ok := f.ring.TryPop(); ok {
-		b = s.(*batch[T])
+	if f.taken++; f.fresh <= 0 || f.taken%freshEvery != 0 {
+		if s, ok := f.ring.TryPop(); ok {
+			b = s.(*batch[T])
+		}
 	}
 	if b == nil {
+		f.fresh--
 		b = &batch[T]{items: make([]T, 0, SlabItems), home: f, codec: f.codec}
 	}
 	b.items, b.limit = b.items[:0], limit
