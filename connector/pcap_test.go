@@ -55,7 +55,7 @@ func checkPacket(t require.TestingT, link layers.LinkType, p []byte) {
 	case *layers.IPv4:
 		version = ip.Version
 		src, dst, proto = ip.SrcIP.To4(), ip.DstIP.To4(), ip.Protocol
-		if version == 4 && ip.FragOffset == 0 {
+		if ok && version == 4 && ip.FragOffset == 0 {
 			checkTransport(t, packet, ip, got)
 		}
 	case *layers.IPv6:
@@ -310,6 +310,9 @@ func TestUnsupportedLink(t *testing.T) {
 func FuzzPacket(f *testing.F) {
 	packets(f, 50, func(p []byte, r *pcapgo.Reader, _ int) { f.Add(uint16(r.LinkType()), bytes.Clone(p)) })
 	f.Add(uint16(layers.LinkTypeRaw), buildPacket(f, ipv6(layers.IPProtocolIPv6HopByHop), gopacket.Payload{protoUDP, 0, 1, 4, 0, 0, 0, 0}, udp))
+	other := buildPacket(f, ether4, ipv4(layers.IPProtocolUDP), udp)
+	binary.BigEndian.PutUint16(other[12:], 0xffff) // which gopacket takes for IP
+	f.Add(uint16(layers.LinkTypeEthernet), other)
 	f.Fuzz(func(t *testing.T, link uint16, p []byte) {
 		checkPacket(t, layers.LinkType(link), p)
 	})
