@@ -33,7 +33,7 @@ type Array[T Number] = ArrayWith[T, struct{}]
 //  3. Under L1 and L2, used and listed together hold at least all elements that are not 0.
 //  4. Under L1 and L2, sums are the totals of the distances (L2: of their squares) of all elements to the two states, but
 //     for rounding.
-//  5. Where plain, far holds at least all elements that are more than level away from saved, as the norm adds it up.
+//  5. Where plain, far holds at least all elements that are away from saved by level or more, as the norm adds it up, and at all.
 type ArrayWith[T Number, B any] struct {
 	elements []element[T, B]
 	options  Options
@@ -168,8 +168,7 @@ func (a *ArrayWith[T, B]) Reset() {
 }
 
 // AddAt adds d[k] to element at[k] for every k: one sparse step, such as one of stochastic gradient descent. Under L2 it
-// is cheaper than as many calls of Add. It panics if the two are of different lengths, or if the indices do not ascend
-// strictly or are out of range.
+// is cheaper than as many calls of Add. It panics if the two are of different lengths, or if an index is out of range.
 func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 	if len(at) != len(d) {
 		panic(fmt.Errorf("%w: %d indices and %d numbers", ErrLength, len(at), len(d)))
@@ -184,29 +183,17 @@ func (a *ArrayWith[T, B]) AddAt(at []uint32, d []T) {
 		a.addSquares(at, d)
 	default:
 		for k, i := range at {
-			if k > 0 && i <= at[k-1] {
-				panicUnordered(at, k)
-			}
 			a.move(int(i), a.elements[i].value+d[k])
 		}
 	}
 }
 
-func panicUnordered(at []uint32, k int) {
-	panic(fmt.Errorf("state: index %d after %d", at[k], at[k-1]))
-}
-
 // addSquares is AddAt for the case that counts, floats under L2 with no backup in flight: move, written out, with one account
-// of the rounding for all. The squares that it takes out of the sums are of different elements, so they are no more than
-// the sums before, and those that it puts in no more than the sums after.
+// of the rounding for all.
 func (a *ArrayWith[T, B]) addSquares(at []uint32, d []T) {
-	elements, level := a.elements, a.level
-	was, is, last := 0.0, 0.0, -1
+	elements, level, d := a.elements, int64(math.Float64bits(a.level)), d[:len(at)]
+	was, is := 0.0, 0.0
 	for k, i := range at {
-		if int(i) <= last {
-			panicUnordered(at, k)
-		}
-		last = int(i)
 		e := &elements[i]
 		old, saved := e.value, e.saved
 		v := old + d[k]
@@ -215,18 +202,18 @@ func (a *ArrayWith[T, B]) addSquares(at []uint32, d []T) {
 		w, z = w*w, z*z
 		was += w
 		is += z
-		if (z > level) != (w > level) { // one branch that is seldom taken, not two that nobody can foretell
+		// Does it cross the level, or was it as its backup has it (all others are listed)? Squares are in the order of their bits, so
+		// this is one branch, which is seldom taken, instead of three, of which two cannot be foretold.
+		wb, zb := int64(math.Float64bits(w)), int64(math.Float64bits(z))
+		if (zb-level)^(wb-level)|(wb-1) < 0 {
 			a.far.add(int(i))
-		}
-		if w == 0 { // all others are listed
 			a.listed.add(int(i))
 		}
 	}
 	before := a.sums[0] + a.sums[1]
 	a.sums[0] += is - was
 	a.sums[1] += is - was
-	after := a.sums[0] + a.sums[1]
-	a.rounding += ((before+after)*float64(len(at)+1) + after) * 0x1p-51 // as rounded does
+	a.rounding += (before + a.sums[0] + a.sums[1] + was + is) * (float64(len(at)+1) * 0x1p-51) // as rounded does
 }
 
 // distance is how far two floats are from each other, or the square of that.
@@ -246,7 +233,7 @@ func (a *ArrayWith[T, B]) move(i int, v T) {
 		is := distance(v, e.saved, squared)
 		grown := is - distance(e.value, e.saved, squared)
 		e.value = v
-		if is > a.level {
+		if is >= a.level {
 			a.far.add(i)
 		}
 		terms := a.sums[0]
@@ -269,7 +256,7 @@ func (a *ArrayWith[T, B]) move(i int, v T) {
 	a.sums[1] += f - wasFlight
 	a.rounded(d + f + wasDurable + wasFlight)
 	a.listed.add(i)
-	if f > a.level {
+	if f >= a.level {
 		a.far.add(i)
 	}
 }

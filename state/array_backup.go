@@ -142,16 +142,18 @@ func (a *ArrayWith[T, B]) choose() (left float64, err error) {
 			}
 		}
 	}
-	chosen := largest(a.changes, total, a.options.goal(total, a.theta))
-	rest := a.changes[len(chosen):]
-	a.raise(chosen, rest, enough)
-	for _, c := range chosen {
-		a.aloft.add(c.slot)
+	s := largest(a.changes, total, a.options.goal(total, a.theta))
+	if a.plain {
+		a.raise(s.least, enough)
 	}
-	a.flying = a.aloft.appendTo(a.flying)
-	clear(a.aloft)
-	for _, c := range rest {
-		left += c.distance
+	for _, c := range a.changes {
+		if s.takes(c.distance) {
+			a.flying = append(a.flying, c.slot)
+			continue
+		}
+		if left += c.distance; a.plain && c.distance >= a.level {
+			a.far.add(c.slot)
+		}
 	}
 	return left + near, nil
 }
@@ -181,25 +183,13 @@ func (a *ArrayWith[T, B]) gatherFar(total float64) (near float64, enough bool) {
 
 // raise sets the level from which on the next partial backup looks at elements: well below the least of those that this one
 // has chosen. If only far ones were looked at, it does not fall, for others may be above it.
-func (a *ArrayWith[T, B]) raise(chosen, rest []change, onlyFar bool) {
-	if !a.plain {
-		return
-	}
-	least := math.Inf(1)
-	for _, c := range chosen {
-		least = min(least, c.distance)
-	}
-	level := least / 4
+func (a *ArrayWith[T, B]) raise(least float64, onlyFar bool) {
+	level := least / 2
 	if onlyFar {
 		level = max(level, a.level)
 	}
 	a.level = level
 	clear(a.far)
-	for _, c := range rest {
-		if c.distance > level {
-			a.far.add(c.slot)
-		}
-	}
 }
 
 // gather is measureListed under L1 and L2 while nothing is in flight: it also collects the changes, and returns their total.

@@ -78,43 +78,47 @@ type change struct {
 	distance float64
 }
 
-// largest returns the fewest changes, those of the largest distances, without which no more than goal is left of the
-// total left. It reorders changes. It selects, in linear time: with a long tail of small changes, sorting them for each
-// backup would cost more than all the rest.
-func largest(changes []change, left, goal float64) []change {
-	from, to := 0, len(changes) // the first from are wanted, those from to on are not
-	for from < to && !(left <= goal) {
-		pivot := medianDistance(changes[from:to])
-		above, below := from, to // [from, above) are larger than pivot, [below, to) smaller
-		sum := 0.0
-		for i := from; i < below; {
-			switch d := changes[i].distance; {
-			case d > pivot:
-				changes[i], changes[above] = changes[above], changes[i]
-				sum += d
-				above++
-				i++
-			case d < pivot:
-				below--
-				changes[i], changes[below] = changes[below], changes[i]
-			default:
-				i++
-			}
-		}
-		if left-sum <= goal { // the pivot itself is not needed
-			to = above
-			continue
-		}
-		left, from = left-sum, above
-		for ; from < below && !(left <= goal); from++ {
-			left -= pivot
-		}
-	}
-	return changes[:from]
+// selection is which changes a partial backup writes, see largest.
+type selection struct {
+	sure   float64 // all whose distance is at least this
+	least  float64 // of those that are less far, but at least this, as many as it takes
+	excess float64 // by how much all others are still more than the goal
 }
 
-// medianDistance returns the median distance of the first, the middle and the last change.
-func medianDistance(c []change) float64 {
-	a, b, z := c[0].distance, c[len(c)/2].distance, c[len(c)-1].distance
-	return max(min(a, b), min(max(a, b), z))
+// largest selects the changes of the largest distances, as few as it takes to leave no more than goal of the total left.
+// Distances less than a sixteenth apart count as equal. It adds them up by their leading bits, since any kind of sorting guesses wrong
+// where every other comparison goes: of a backup of a long tail of small changes that would be the larger part.
+func largest(changes []change, left, goal float64) selection {
+	farthest := 0.0
+	for _, c := range changes {
+		farthest = max(farthest, c.distance)
+	}
+	var sums [512]float64 // the last one also of all that are smaller still
+	top := classOf(farthest)
+	for _, c := range changes {
+		sums[min(top-classOf(c.distance), len(sums)-1)] += c.distance
+	}
+	for k, sum := range sums[:len(sums)-1] {
+		if left-sum <= goal {
+			return selection{sure: leastOf(top - k + 1), least: leastOf(top - k), excess: left - goal}
+		}
+		left -= sum
+	}
+	return selection{sure: leastOf(top - len(sums) + 2), excess: left - goal}
 }
+
+// takes says whether a change of this distance is one of them. It is to be asked once for each change.
+func (s *selection) takes(distance float64) bool {
+	if distance >= s.sure {
+		return true
+	}
+	if !(distance >= s.least) || s.excess <= 0 { // so that with NaN it takes all
+		return false
+	}
+	s.excess -= distance
+	return true
+}
+
+// classOf numbers the sixteenths of the octaves that distances are in, and leastOf is the least distance in one.
+func classOf(distance float64) int { return int(math.Float64bits(distance) >> 48 & 0x7fff) }
+func leastOf(class int) float64    { return math.Float64frombits(uint64(max(class, 0)) << 48) }
