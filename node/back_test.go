@@ -119,7 +119,7 @@ func (f *follower) Feedback(_ int, l told) error {
 	return nil
 }
 
-func (f *follower) Ready() bool { return f.sent < f.told+ahead }
+func (f *follower) Pace() int { return int(f.told + ahead - min(f.told+ahead, f.sent)) }
 
 // leader counts as tally does, and tells the followers.
 type leader struct {

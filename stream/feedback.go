@@ -19,10 +19,11 @@ type FeedbackReceiver[F any] interface {
 }
 
 // Pacer is an operator that sometimes must not take items until feedback has arrived, as a learner does that may only
-// be so many steps ahead of the model. It is asked before items are processed. Waiting ends after a second in any case:
-// the sender of the feedback may have failed, and its last value with it.
+// be so many steps ahead of the model. Waiting ends after a second in any case: the sender of the feedback may have failed,
+// and its last value with it. The operator then gets an item all the same.
 type Pacer interface {
-	Ready() bool
+	// Pace returns how many items the operator takes before it is asked again, 0 if it takes none until feedback has arrived.
+	Pace() int
 }
 
 // Feedback is the way back to the partitions of an operator upstream. Sending never waits: feedback in a graph that

@@ -6,10 +6,9 @@ type Task interface {
 	Process(port int, s Slab, from, to int) error
 	// Steps says whether ProcessUntil can stop early: the operator takes one input and tells its divergence.
 	Steps() bool
-	// ProcessUntil is Process until there are no more items, the operator's divergence is no longer from 0 to most, or it is a
-	// Pacer that is not Ready. It looks after each item, or after as many as would at alpha each, if that is not 0, be the first
-	// to lead beyond most. It returns how many items it has handed over, at least one.
-	ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error)
+	// ProcessUntil is Process until there are no more items or the operator's divergence is no longer from 0 to most, at which
+	// it looks after every step items. It returns how many items it has handed over.
+	ProcessUntil(port int, s Slab, from, to, step int, most float64) (int, error)
 	// CloseWindow is called when the punctuation w has arrived on every input.
 	CloseWindow(w Window) error
 	// Flush sends what the emitter has buffered.
@@ -29,7 +28,6 @@ type operatorTask[In, Out any] struct {
 	many        BatchOperator[In, Out] // op, if it can
 	closer      WindowCloser[Out]      // op, if it can
 	divergence  StateDivergence        // op, if it can
-	pacer       Pacer                  // op, if it can
 	out         *Emitter[Out]
 	emitOnClose bool
 }
@@ -39,7 +37,6 @@ func newOperatorTask[In, Out any](op Operator[In, Out], out *Emitter[Out], emitO
 	t.many, _ = op.(BatchOperator[In, Out])
 	t.closer, _ = op.(WindowCloser[Out])
 	t.divergence, _ = op.(StateDivergence)
-	t.pacer, _ = op.(Pacer)
 	return t
 }
 
@@ -58,23 +55,14 @@ func (t *operatorTask[In, Out]) Process(_ int, s Slab, from, to int) error {
 
 func (t *operatorTask[In, Out]) Steps() bool { return t.divergence != nil }
 
-func (t *operatorTask[In, Out]) ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error) {
+func (t *operatorTask[In, Out]) ProcessUntil(port int, s Slab, from, to, step int, most float64) (int, error) {
 	for at := from; ; {
-		d := t.divergence.StateDivergence()
-		if at > from && !(d >= 0 && d <= most && (t.pacer == nil || t.pacer.Ready())) {
-			return at - from, nil
+		next := min(at+step, to)
+		if err := t.Process(port, s, at, next); err != nil {
+			return next - from, err
 		}
-		n := 1
-		if room := most - d; alpha > 0 && room > 0 {
-			n = to - at
-			if fit := room / alpha; fit < float64(n-1) {
-				n = int(fit) + 1
-			}
-		}
-		if err := t.Process(port, s, at, at+n); err != nil {
-			return at + n - from, err
-		}
-		if at += n; at == to {
+		at = next
+		if d := t.divergence.StateDivergence(); at == to || !(d >= 0 && d <= most) {
 			return at - from, nil
 		}
 	}
@@ -121,7 +109,7 @@ func (t *joinTask[A, B, Out]) Process(port int, s Slab, from, to int) error {
 
 func (t *joinTask[A, B, Out]) Steps() bool { return false }
 
-func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
+func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to, _ int, _ float64) (int, error) {
 	return to - from, t.Process(port, s, from, to)
 }
 
@@ -152,7 +140,7 @@ func (t *sinkTask[T]) Process(_ int, s Slab, from, to int) error {
 
 func (t *sinkTask[T]) Steps() bool { return false }
 
-func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
+func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to, _ int, _ float64) (int, error) {
 	return to - from, t.Process(port, s, from, to)
 }
 

@@ -96,10 +96,9 @@ func TestBatchOperatorTakesRuns(t *testing.T) {
 	require.Equal(t, []uint64{2, 3, 5}, r.items[channel{0, 0}])
 }
 
-// meter diverges by what its items say, and is ready until an item of 100 came.
+// meter diverges by what its items say.
 type meter struct {
 	reading float64
-	waits   bool
 }
 
 func (m *meter) Process(x uint64, out *Emitter[uint64]) error {
@@ -107,7 +106,6 @@ func (m *meter) Process(x uint64, out *Emitter[uint64]) error {
 		return errOdd
 	}
 	m.reading += float64(x)
-	m.waits = x == 100
 	out.Emit(x)
 	return nil
 }
@@ -117,7 +115,6 @@ func (m *meter) BackupState(*StateWriter) error {
 	return nil
 }
 func (m *meter) RestoreState(*StateReader) error { return nil }
-func (m *meter) Ready() bool                     { return !m.waits }
 
 // meters is a meter that takes batches.
 type meters struct{ meter }
@@ -131,7 +128,7 @@ func (m *meters) ProcessBatch(in []uint64, out *Emitter[uint64]) error {
 	return nil
 }
 
-// Items are handed over one by one until the divergence is above a limit, or is none, or the operator waits for feedback.
+// Items are handed over step by step until the divergence is above a limit, or is none.
 func TestProcessUntil(t *testing.T) {
 	one, _ := taskOf(t, build(t, withOperator(func() *meter { return &meter{} }), "op"), unlimited)
 	many, _ := taskOf(t, build(t, withOperator(func() *meters { return &meters{} }), "op"), unlimited)
@@ -144,10 +141,10 @@ func TestProcessUntil(t *testing.T) {
 			reading[task] = &op.reading
 		}
 		s := slabOf[uint64](4, 4, 4, 4, 100, 4, 1, 4)
-		alpha := 0.0
+		step := 1
 		until := func(from, to int, start, most float64) int {
 			*reading[task] = start
-			n, err := task.ProcessUntil(0, s, from, to, most, alpha)
+			n, err := task.ProcessUntil(0, s, from, to, step, most)
 			require.NoError(t, err)
 			return n
 		}
@@ -157,14 +154,12 @@ func TestProcessUntil(t *testing.T) {
 		require.Equal(t, 1, until(1, 4, 50, 8), "at least one")
 		require.Equal(t, 1, until(0, 4, math.NaN(), 1000))
 		require.Equal(t, 1, until(0, 4, -7, 1000), "a distance cannot be negative")
-		require.Equal(t, 2, until(3, 6, 0, 1000), "it waits")
-		require.Equal(t, 1, until(5, 6, 0, 1000))
-		n, err := task.ProcessUntil(0, s, 5, 8, 1000, 0)
+		n, err := task.ProcessUntil(0, s, 5, 8, 1, 1000)
 		require.ErrorIs(t, err, errOdd)
 		require.Equal(t, 2, n)
-		for i, want := range []int{3, 3, 3, 3, 4} { // runs as long as alpha allows, looks between them
-			alpha = []float64{100, 8, 4, 3, 1}[i] // 1 is too small, so more comes in than may
-			require.Equal(t, want, until(0, 4, 0, 8), "alpha %v", alpha)
+		for i, want := range []int{3, 4, 3, 4, 4} {
+			step = i + 1
+			require.Equal(t, want, until(0, 4, 0, 8), "step %d", step)
 		}
 	}
 	plain, _ := taskOf(t, build(t, withOperator(func() halves { return halves{} }), "op"), unlimited)

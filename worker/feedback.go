@@ -94,25 +94,30 @@ func (o *operator) hasMail() bool {
 	return o.peers != nil && o.peers.waiting() || slices.ContainsFunc(o.mail, stream.Mailbox.Pending)
 }
 
-// pace waits until the operator takes items again.
-func (o *operator) pace() error {
-	if err := o.collect(); err != nil || o.pacer == nil || o.pacer.Ready() {
-		return err
+// pace waits until the operator takes items again, and returns how many of the next n.
+func (o *operator) pace(n int) (int, error) {
+	if err := o.collect(); err != nil || o.pacer == nil {
+		return n, err
+	}
+	if takes := o.pacer.Pace(); takes > 0 {
+		return min(n, takes), nil
 	}
 	o.task.Flush() // the feedback may wait for this
 	patience := cmp.Or(o.patience, paceLimit)
-	for end := time.Now().Add(patience); !o.pacer.Ready(); {
+	for end := time.Now().Add(patience); ; {
 		if !o.awaitFor(forFeedback, time.Until(end), o.hasMail) {
 			o.w.stats.PacesGivenUp.Add(1)
 			o.patience = max(patience/2, paceLeast)
-			return nil
+			return 1, nil
 		}
 		if err := o.collect(); err != nil {
-			return err
+			return 0, err
+		}
+		if takes := o.pacer.Pace(); takes > 0 {
+			o.patience = paceLimit
+			return min(n, takes), nil
 		}
 	}
-	o.patience = paceLimit
-	return nil
 }
 
 // feedbackLost counts the feedback that was replaced, found its receiver down, or dies with its mailbox.

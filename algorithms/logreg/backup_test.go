@@ -98,7 +98,7 @@ func TestFailureOfLearner(t *testing.T) {
 	}
 	*c.learner(0) = *NewLearner(o)
 	s.Recover(t, c.learner(0))
-	require.True(t, c.learner(0).Ready(), "it knows nothing of the others")
+	require.Positive(t, c.learner(0).Pace(), "it knows nothing of the others")
 	after := c.close()
 	require.LessOrEqual(t, Distance(before, after), theta*1.0)
 	require.NotZero(t, Distance(before, after))

@@ -302,20 +302,23 @@ func (l *Learner) Feedback(_ int, m Model) error {
 	return nil
 }
 
-// Ready implements stream.Pacer: under Options.Consistency it is true always if asynchronous, else if the learner is at
-// most the allowed number of updates ahead of the slowest. A learner that was restored knows nothing of the others and
-// does not wait until it has sent an update.
+// Pace implements stream.Pacer. A learner takes as many examples as are left before its next update, and after an update none
+// while, under Options.Consistency, it is more than the allowed number of updates ahead of the slowest. A learner that was
+// restored knows nothing of the others and does not wait until it has sent an update.
 //
 // It waits right after an update only. If Global fails, the answer that a learner waits for may be lost; the runtime ends
 // such a wait after a time, and the learner then takes all examples to the next update, which sets things right. If it
 // waited again after each example it would hardly get there.
-func (l *Learner) Ready() bool {
+func (l *Learner) Pace() int {
+	if l.options.Consistency == Asynchronous || l.others == nil {
+		return math.MaxInt
+	}
 	ahead := uint64(0)
-	switch l.options.Consistency {
-	case Asynchronous:
-		return true
-	case StaleSynchronous:
+	if l.options.Consistency == StaleSynchronous {
 		ahead = l.options.Staleness
 	}
-	return l.since > 0 || l.clock <= l.slowest || l.clock-l.slowest <= ahead || l.clock == l.restored
+	if l.since == 0 && l.clock > l.slowest && l.clock-l.slowest > ahead && l.clock != l.restored {
+		return 0
+	}
+	return l.options.Every - l.since
 }

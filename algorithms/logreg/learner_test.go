@@ -55,12 +55,12 @@ func TestBulkSynchronous(t *testing.T) {
 			for range rounds {
 				for l, r := range refs {
 					for _, e := range examples[:every] {
-						require.True(t, c.learner(l).Ready())
+						require.Positive(t, c.learner(l).Pace())
 						c.learn(l, e)
 						r.learn(e)
 					}
 					examples = examples[every:]
-					require.False(t, c.learner(l).Ready(), "an update was sent, and the others' models are not there")
+					require.Zero(t, c.learner(l).Pace(), "an update was sent, and the others' models are not there")
 				}
 				c.deliver()
 				model := make([]float64, len(refs[0].weights))
@@ -99,7 +99,7 @@ func TestOneLearnerHasNobodyToTell(t *testing.T) {
 				require.Equal(t, c.learner(0).own.At(i), c.model().Weight(uint32(i)))
 			}
 			c.deliver()
-			require.True(t, c.learner(0).Ready())
+			require.Positive(t, c.learner(0).Pace())
 			c.learn(0, examples[20*(number+1):20*(number+2)]...)
 			require.NotEqual(t, c.learner(0).own.At(16), c.model().Weight(16))
 		}
@@ -148,18 +148,18 @@ func TestStaleness(t *testing.T) {
 	for consistency, ahead := range map[Consistency]int{BulkSynchronous: 0, StaleSynchronous: 2, Asynchronous: 9} {
 		c := newCluster(t, Options{Bits: 4, Every: 1, Learners: 2, Consistency: consistency, Staleness: 2})
 		for i := range 9 {
-			require.Equal(t, i <= ahead, c.learner(0).Ready(), "%v after %d", consistency, i)
+			require.Equal(t, i <= ahead, c.learner(0).Pace() > 0, "%v after %d", consistency, i)
 			c.learn(0, examples[i])
 			c.deliver()
 		}
 		c.learn(1, examples[:9]...)
 		c.deliver()
-		require.True(t, c.learner(0).Ready())
+		require.Positive(t, c.learner(0).Pace())
 		c.learn(0, examples[9:20]...)
 		require.NoError(t, c.learners[1].CloseWindow(stream.Window{Number: 1, Last: true}))
 		c.learners[1].Flush()
 		c.deliver()
-		require.True(t, c.learner(0).Ready(), "the other is done")
+		require.Positive(t, c.learner(0).Pace(), "the other is done")
 	}
 }
 
@@ -174,13 +174,13 @@ func TestWaitEndsForAWholeUpdate(t *testing.T) {
 	c.drop = false
 	for i := range 10 {
 		for l := range 2 {
-			require.Equal(t, i > 0, c.learner(l).Ready())
+			require.Equal(t, []int{0, 9, 8, 7, 6, 5, 4, 3, 2, 1}[i], c.learner(l).Pace())
 			c.learn(l, examples[20+10*l+i])
 		}
 	}
 	c.deliver()
-	require.True(t, c.learner(0).Ready())
-	require.True(t, c.learner(1).Ready())
+	require.Positive(t, c.learner(0).Pace())
+	require.Positive(t, c.learner(1).Pace())
 }
 
 // TestLargeUpdates come in pieces, whose sizes their wire form allows.

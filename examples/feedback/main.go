@@ -49,8 +49,8 @@ func (f *filter) Feedback(_ int, limit least) error {
 	return nil
 }
 
-// Ready makes filter a stream.Pacer: without it, all numbers might have been sent before the first feedback comes.
-func (f *filter) Ready() bool { return f.sent < ahead }
+// Pace makes filter a stream.Pacer: without it, all numbers might have been sent before the first feedback comes.
+func (f *filter) Pace() int { return max(ahead-f.sent, 0) }
 
 // largest collects the largest numbers.
 type largest struct {
