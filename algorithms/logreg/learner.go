@@ -170,10 +170,10 @@ func (l *Learner) descend(e *Example, p float64) {
 		l.at, l.step = make([]uint32, n+1), make([]float64, n+1)
 	}
 	at, step := l.at[:n+1], l.step[:n+1]
+	at[0], step[0] = uint32(l.width-1), slope // first, as the next prediction begins with it
 	for k, f := range e.Features {
-		at[k], step[k] = f.Index, slope*float64(f.Value)
+		at[k+1], step[k+1] = f.Index, slope*float64(f.Value)
 	}
-	at[n], step[n] = uint32(l.width-1), slope
 	if l.options.Method == SGD {
 		l.decay(at, step)
 	} else {
