@@ -16,11 +16,11 @@ import (
 // few of its waits alone.
 const (
 	fewRounds  = 4
-	manyRounds = 64 // some 15 us, if there is nothing else to run
+	manyRounds = 256 // some 60 us, if there is nothing else to run: what it takes to be woken
 	// maxPatient is about how many may be patient at the same time: each round takes the lock of the scheduler.
 	maxPatient = 8
 	// maxSkip is how many waits in a row are not patient at most.
-	maxSkip = 255
+	maxSkip = 15
 )
 
 // patient is how many do.

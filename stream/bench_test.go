@@ -11,7 +11,8 @@ type sieve struct{ slabs int }
 
 func (s *sieve) Send(_, _ int, b Slab) { s.slabs++; b.Release() }
 func (*sieve) Hurry()                  {}
-func (*sieve) Credit(int64) int64      { return Unlimited }
+func (*sieve) Credit(int) int64        { return Unlimited }
+func (*sieve) AwaitCredit(int64) int64 { return Unlimited }
 func identity(x uint64) uint64         { return x }
 func byItem(x uint64, n int) int       { return int(x % uint64(n)) }
 func emitterForBench(b testing.TB, outputs ...output) *Emitter[uint64] {

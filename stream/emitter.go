@@ -12,8 +12,10 @@ import (
 type Exit interface {
 	// Send passes one slab to partition to of output edge leg. The slab belongs to the exit from then on.
 	Send(leg, to int, s Slab)
-	// Credit waits until at least n more items may be emitted and returns how many may.
-	Credit(n int64) int64
+	// Credit returns how many more items may be emitted while so many are buffered.
+	Credit(buffered int) int64
+	// AwaitCredit waits until at least n more items may be emitted and returns how many may. Nothing may be buffered.
+	AwaitCredit(n int64) int64
 	// Hurry passes on what was sent, which may otherwise wait for more of it.
 	Hurry()
 }
@@ -29,7 +31,7 @@ const Unlimited = math.MaxInt64
 // Invariants:
 //
 //  1. credit is never negative: no copy of an item goes out that the exit has not granted.
-//  2. Nothing is buffered while the exit is asked for credit.
+//  2. Nothing is buffered while the emitter waits for credit.
 //  3. An open slab holds less than its limit, and nothing at most between room and filled or after a room that nothing
 //     was read into. Only slabs with items are sent. A slab of a shuffle never reaches beyond the block of its turn.
 //  4. Which channel an item takes depends on the items before it alone, never on how they were cut into slabs or on
@@ -152,8 +154,8 @@ func (e *Emitter[T]) send(leg, to int) {
 	e.exit.Send(leg, to, b) // last: it may unwind
 }
 
-// wait asks for credit, or says that what is emitted is to be dropped. What is buffered is sent first: its acks may be what
-// the credit waits for.
+// wait asks for credit, or says that what is emitted is to be dropped. What is buffered is sent before it really waits: its
+// acks may be what the credit waits for.
 func (e *Emitter[T]) wait() bool {
 	switch {
 	case e.sealed:
@@ -161,8 +163,10 @@ func (e *Emitter[T]) wait() bool {
 	case e.muted:
 		return false
 	}
-	e.flush()
-	e.credit = e.exit.Credit(e.copies)
+	if e.credit = e.exit.Credit(e.buffered()); e.credit < e.copies {
+		e.flush()
+		e.credit = e.exit.AwaitCredit(e.copies)
+	}
 	return true
 }
 

@@ -238,12 +238,32 @@ func TestPartitionOutOfRangePanicsAndSaysWhich(t *testing.T) {
 	}
 }
 
+// prompt is an Exit whose receivers have acknowledged all that was sent before it is asked.
+type prompt struct {
+	*recorder[uint64]
+	window int
+}
+
+func (p prompt) Credit(buffered int) int64 { return int64(p.window - buffered) }
+
+// While credit comes in time no slab is cut short for it, however small the window.
+func TestCreditInTimeCutsNoSlab(t *testing.T) {
+	r := newRecorder[uint64](t, unlimited)
+	e := newEmitter[uint64](sender[uint64](t, output{Forward(), 1}), 0, prompt{r, SlabItems + 10})
+	for i := range uint64(10 * SlabItems) {
+		e.Emit(i)
+	}
+	require.Equal(t, slices.Repeat([]int{SlabItems}, 10), r.slabs)
+	require.Zero(t, r.asks, "it never waited")
+}
+
 // stopped is an Exit whose worker is stopped: it unwinds instead of returning.
 type stopped struct{}
 
-func (stopped) Send(int, int, Slab)  { panic("stopped") }
-func (stopped) Hurry()               {}
-func (stopped) Credit(n int64) int64 { return Unlimited }
+func (stopped) Send(int, int, Slab)     { panic("stopped") }
+func (stopped) Hurry()                  {}
+func (stopped) Credit(int) int64        { return Unlimited }
+func (stopped) AwaitCredit(int64) int64 { return Unlimited }
 
 // What the exit has been given is no longer buffered, also when it unwinds: nothing is counted twice.
 func TestUnwindingSendLeavesNothingBuffered(t *testing.T) {

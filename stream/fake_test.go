@@ -17,7 +17,7 @@ type recorder[T any] struct {
 	sent    int64 // copies that were sent
 	grant   func(n int64) int64
 	given   int64 // copies that were credited; the last grant replaces what was left of the one before
-	asks    int   // calls of Credit
+	asks    int   // calls of AwaitCredit
 	open    func() int
 }
 
@@ -39,8 +39,14 @@ func (r *recorder[T]) Send(leg, to int, s Slab) {
 // Hurry counts how often it was called.
 func (r *recorder[T]) Hurry() { r.hurried++ }
 
-// Credit checks that nothing is held back while the emitter waits, and that it kept to what it was granted before.
-func (r *recorder[T]) Credit(n int64) int64 {
+// Credit grants nothing that has to be waited for, and knows what is buffered.
+func (r *recorder[T]) Credit(buffered int) int64 {
+	require.EqualValues(r.t, r.open(), buffered)
+	return r.given - r.sent - int64(buffered)
+}
+
+// AwaitCredit checks that nothing is held back while the emitter waits, and that it kept to what it was granted before.
+func (r *recorder[T]) AwaitCredit(n int64) int64 {
 	require.Zero(r.t, r.open(), "the emitter asks for credit with items in hand")
 	require.LessOrEqual(r.t, r.sent, r.given, "more was emitted than credited")
 	r.asks++

@@ -16,7 +16,8 @@ type holder struct{ slabs []*batch[uint64] }
 
 func (h *holder) Send(_, _ int, s Slab) { h.slabs = append(h.slabs, s.(*batch[uint64])) }
 func (*holder) Hurry()                  {}
-func (*holder) Credit(int64) int64      { return Unlimited }
+func (*holder) Credit(int) int64        { return Unlimited }
+func (*holder) AwaitCredit(int64) int64 { return Unlimited }
 
 // However many hold a slab and in whatever order they let go, its items do not change before the last has, and slabs
 // in use at the same time are different ones.
@@ -158,4 +159,5 @@ type exitTo chan *batch[uint64]
 
 func (q exitTo) Send(_, _ int, s Slab) { q <- s.(*batch[uint64]) }
 func (exitTo) Hurry()                  {}
-func (exitTo) Credit(int64) int64      { return Unlimited }
+func (exitTo) Credit(int) int64        { return Unlimited }
+func (exitTo) AwaitCredit(int64) int64 { return Unlimited }

@@ -18,8 +18,9 @@ func (b *broken) Send(_, _ int, s Slab) {
 	}
 	s.Release()
 }
-func (*broken) Credit(int64) int64 { return Unlimited }
-func (*broken) Hurry()             {}
+func (*broken) Credit(int) int64        { return Unlimited }
+func (*broken) AwaitCredit(int64) int64 { return Unlimited }
+func (*broken) Hurry()                  {}
 
 // What a source had given when its worker was killed counts as read, and as on its way if it had not been sent.
 func TestTakenItemsCountWhenTheWorkerIsKilled(t *testing.T) {

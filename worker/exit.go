@@ -33,7 +33,7 @@ type exit struct {
 	out      *ringbuf.SPSC[outgoing]
 	sender   *threshold.Sender // nil unless the channels are at risk
 	unseen   int               // frames since the downstream goroutine was woken
-	lazy     bool              // it need not be woken for each: compute never waits for anything unannounced
+	lazy     bool              // it need not be woken for each: compute waits for nothing unannounced, nor soon for credit
 	full     atomic.Bool       // compute waits for room in out
 
 	acked     atomic.Uint64   // items acknowledged over all channels
@@ -84,9 +84,18 @@ func (x *exit) Send(leg, to int, s stream.Slab) {
 	x.push(x.base[leg]+to, transport.Frame{Kind: transport.Data, Count: s.Len(), Slab: s})
 }
 
-// Credit implements stream.Exit: it waits until n more items may be emitted, I3. The emitter has flushed, so every
+// Credit implements stream.Exit. What is buffered counts as emitted, I3.
+func (x *exit) Credit(buffered int) int64 {
+	if x.sender == nil {
+		return stream.Unlimited
+	}
+	x.sender.Acked(x.acked.Load())
+	return int64(min(x.sender.Credit(), math.MaxInt64)) - int64(buffered)
+}
+
+// AwaitCredit implements stream.Exit: it waits until n more items may be emitted, I3. The emitter has flushed, so every
 // emitted item was sent.
-func (x *exit) Credit(n int64) int64 {
+func (x *exit) AwaitCredit(n int64) int64 {
 	if x.sender == nil {
 		return stream.Unlimited
 	}

@@ -22,8 +22,9 @@ type job struct {
 // exit passes slabs to the next operator.
 type exit struct{ next func() stream.Task }
 
-func (e exit) Hurry()             {}
-func (e exit) Credit(int64) int64 { return stream.Unlimited }
+func (e exit) Hurry()                  {}
+func (e exit) Credit(int) int64        { return stream.Unlimited }
+func (e exit) AwaitCredit(int64) int64 { return stream.Unlimited }
 
 func (e exit) Send(_, _ int, s stream.Slab) {
 	if err := e.next().Process(0, s, 0, s.Len()); err != nil {

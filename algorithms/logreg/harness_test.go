@@ -31,7 +31,8 @@ type cluster struct {
 type exit func(s stream.Slab)
 
 func (e exit) Hurry()                       {}
-func (e exit) Credit(int64) int64           { return stream.Unlimited }
+func (e exit) Credit(int) int64             { return stream.Unlimited }
+func (e exit) AwaitCredit(int64) int64      { return stream.Unlimited }
 func (e exit) Send(_, _ int, s stream.Slab) { e(s); s.Release() }
 
 type collect struct{ c *cluster }

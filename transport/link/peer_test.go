@@ -127,7 +127,8 @@ type sending struct {
 
 func (*sending) Hurry() {}
 
-func (s *sending) Credit(int64) int64 { return stream.Unlimited }
+func (s *sending) Credit(int) int64        { return stream.Unlimited }
+func (s *sending) AwaitCredit(int64) int64 { return stream.Unlimited }
 
 func (s *sending) Send(_, _ int, slab stream.Slab) {
 	s.frame(transport.Frame{First: s.next, Count: slab.Len(), Slab: slab})
