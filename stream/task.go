@@ -6,9 +6,10 @@ type Task interface {
 	Process(port int, s Slab, from, to int) error
 	// Steps says whether ProcessUntil can stop early: the operator takes one input and tells its divergence.
 	Steps() bool
-	// ProcessUntil is Process until there are no more items or the operator's divergence is no longer from 0 to most, at which
-	// it looks after every step items. It returns how many items it has handed over.
-	ProcessUntil(port int, s Slab, from, to, step int, most float64) (int, error)
+	// ProcessUntil is Process until there are no more items or the operator's divergence is no longer from 0 to most. It looks
+	// after each item, or after as many as would at alpha each, if that is not 0, be the first to lead beyond most. It returns
+	// how many items it has handed over, at least one.
+	ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error)
 	// CloseWindow is called when the punctuation w has arrived on every input.
 	CloseWindow(w Window) error
 	// Flush sends what the emitter has buffered.
@@ -55,14 +56,23 @@ func (t *operatorTask[In, Out]) Process(_ int, s Slab, from, to int) error {
 
 func (t *operatorTask[In, Out]) Steps() bool { return t.divergence != nil }
 
-func (t *operatorTask[In, Out]) ProcessUntil(port int, s Slab, from, to, step int, most float64) (int, error) {
+func (t *operatorTask[In, Out]) ProcessUntil(port int, s Slab, from, to int, most, alpha float64) (int, error) {
 	for at := from; ; {
-		next := min(at+step, to)
-		if err := t.Process(port, s, at, next); err != nil {
-			return next - from, err
+		d := t.divergence.StateDivergence()
+		if at > from && !(d >= 0 && d <= most) {
+			return at - from, nil
 		}
-		at = next
-		if d := t.divergence.StateDivergence(); at == to || !(d >= 0 && d <= most) {
+		n := 1
+		if room := most - d; alpha > 0 && room > 0 {
+			n = to - at
+			if fit := room / alpha; fit < float64(n-1) {
+				n = int(fit) + 1
+			}
+		}
+		if err := t.Process(port, s, at, at+n); err != nil {
+			return at + n - from, err
+		}
+		if at += n; at == to {
 			return at - from, nil
 		}
 	}
@@ -109,7 +119,7 @@ func (t *joinTask[A, B, Out]) Process(port int, s Slab, from, to int) error {
 
 func (t *joinTask[A, B, Out]) Steps() bool { return false }
 
-func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to, _ int, _ float64) (int, error) {
+func (t *joinTask[A, B, Out]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
 	return to - from, t.Process(port, s, from, to)
 }
 
@@ -140,7 +150,7 @@ func (t *sinkTask[T]) Process(_ int, s Slab, from, to int) error {
 
 func (t *sinkTask[T]) Steps() bool { return false }
 
-func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to, _ int, _ float64) (int, error) {
+func (t *sinkTask[T]) ProcessUntil(port int, s Slab, from, to int, _, _ float64) (int, error) {
 	return to - from, t.Process(port, s, from, to)
 }
 

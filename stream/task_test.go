@@ -128,7 +128,7 @@ func (m *meters) ProcessBatch(in []uint64, out *Emitter[uint64]) error {
 	return nil
 }
 
-// Items are handed over step by step until the divergence is above a limit, or is none.
+// Items are handed over one by one until the divergence is above a limit, or is none.
 func TestProcessUntil(t *testing.T) {
 	one, _ := taskOf(t, build(t, withOperator(func() *meter { return &meter{} }), "op"), unlimited)
 	many, _ := taskOf(t, build(t, withOperator(func() *meters { return &meters{} }), "op"), unlimited)
@@ -141,10 +141,10 @@ func TestProcessUntil(t *testing.T) {
 			reading[task] = &op.reading
 		}
 		s := slabOf[uint64](4, 4, 4, 4, 100, 4, 1, 4)
-		step := 1
+		alpha := 0.0
 		until := func(from, to int, start, most float64) int {
 			*reading[task] = start
-			n, err := task.ProcessUntil(0, s, from, to, step, most)
+			n, err := task.ProcessUntil(0, s, from, to, most, alpha)
 			require.NoError(t, err)
 			return n
 		}
@@ -154,12 +154,12 @@ func TestProcessUntil(t *testing.T) {
 		require.Equal(t, 1, until(1, 4, 50, 8), "at least one")
 		require.Equal(t, 1, until(0, 4, math.NaN(), 1000))
 		require.Equal(t, 1, until(0, 4, -7, 1000), "a distance cannot be negative")
-		n, err := task.ProcessUntil(0, s, 5, 8, 1, 1000)
+		n, err := task.ProcessUntil(0, s, 5, 8, 1000, 0)
 		require.ErrorIs(t, err, errOdd)
 		require.Equal(t, 2, n)
-		for i, want := range []int{3, 4, 3, 4, 4} {
-			step = i + 1
-			require.Equal(t, want, until(0, 4, 0, 8), "step %d", step)
+		for i, want := range []int{3, 3, 3, 3, 4} { // runs as long as alpha allows, looks between them
+			alpha = []float64{100, 8, 4, 3, 1}[i] // 1 is too small, so more comes in than may
+			require.Equal(t, want, until(0, 4, 0, 8), "alpha %v", alpha)
 		}
 	}
 	plain, _ := taskOf(t, build(t, withOperator(func() halves { return halves{} }), "op"), unlimited)

@@ -62,8 +62,8 @@ type operator struct {
 	claimed float64 // divergence when items last counted as processed; I1 is about this
 	share
 
-	step int     // process looks at the divergence after so many items, and stops when it is above most; 0 = it does not
-	most float64 // set by granted, as is step
+	stepping bool    // process looks at the divergence on the way, and stops when it is above most
+	most     float64 // set by granted
 
 	handled       uint64 // accounted items processed
 	total         uint64 // items processed
@@ -225,8 +225,8 @@ func (o *operator) take(d delivery) error {
 // process hands over n items, or those of them that the divergence allows, and returns how many.
 func (o *operator) process(d delivery, from, n int) (int, error) {
 	port := o.w.cfg.Node.Inputs[d.Channel.Edge].Port
-	if o.step > 0 {
-		return o.task.ProcessUntil(port, d.Slab, from, from+n, o.step, o.most)
+	if o.stepping {
+		return o.task.ProcessUntil(port, d.Slab, from, from+n, o.most, o.measure.Alpha)
 	}
 	return n, o.task.Process(port, d.Slab, from, from+n)
 }
@@ -234,22 +234,14 @@ func (o *operator) process(d delivery, from, n int) (int, error) {
 // shortRun is the length of a run below which it pays to read the divergence within longer ones.
 const shortRun = 32
 
-// stepItems is after how many items it is read there if alpha is known. To look costs about as much as to process a simple
-// item; but all those of the last step wait for a backup if they lead beyond theta.
-const stepItems = 8
-
 // granted returns how many of n items may be processed, by the divergence. If that is few it lets process look at the divergence
 // on the way instead, since alpha is what the worst one adds.
 func (o *operator) granted(n int) int {
-	o.step = 0
+	o.stepping = false
 	d := o.state.now()
 	run := o.policy.Run(d, n)
 	if run < min(n, shortRun) && o.task.Steps() {
-		if most, ok := o.policy.Until(d); ok {
-			o.most, o.step = most, 1
-			if o.measure.Alpha > 0 {
-				o.step = stepItems
-			}
+		if o.most, o.stepping = o.policy.Until(d); o.stepping {
 			return n
 		}
 	}
