@@ -14,14 +14,21 @@ import (
 // it takes over what the waker has just made ready (runqgrab). Stages that hand small windows of items to and fro would wait
 // for each other most of the time. So a waiter is patient: it looks on for many rounds. Where that is in vain it soon does so in
 // few of its waits alone.
-const (
-	fewRounds  = 4
-	manyRounds = 256 // some 60 us, if there is nothing else to run: what it takes to be woken
-	// maxPatient is about how many may be patient at the same time: each round takes the lock of the scheduler.
-	maxPatient = 8
-	// maxSkip is how many waits in a row are not patient at most.
-	maxSkip = 15
+const fewRounds = 4
+
+// patience is how long and how often a waiter looks on.
+type patience struct {
+	rounds int // at most
+	skip   int // how many waits in a row are not patient at most
+}
+
+var (
+	usual = patience{rounds: 64, skip: 255} // some 15 us, if there is nothing else to run
+	great = patience{rounds: 256, skip: 15} // about what it takes to be woken; the others feel it
 )
+
+// maxPatient is about how many may be patient at the same time: each round takes the lock of the scheduler.
+const maxPatient = 8
 
 // patient is how many do.
 var patient atomic.Int32
@@ -68,6 +75,8 @@ type Parker struct {
 
 	// Wakers read state on each push; nothing else may drag its line about.
 	_ [falseSharing - 24]byte
+
+	closely atomic.Bool // great patience
 
 	skip int // how many waits are not patient after one that was in vain
 	left int // of these, how many are still to come
@@ -150,6 +159,10 @@ func (p *Parker) Wake() {
 	}
 }
 
+// WatchClosely makes the owner look on for longer, and more often, before it sleeps: it is for who waits for something that
+// comes again and again within less time than it takes to be woken. Anybody may call it, at any time.
+func (p *Parker) WatchClosely() { p.closely.Store(true) }
+
 // Wait returns as soon as cond reports true. It looks at once, then a few times
 // more while letting other goroutines run, and then sleeps between looks: every
 // change that may make cond true has to be followed by a [Parker.Wake].
@@ -185,14 +198,18 @@ func (p *Parker) Look(cond func() bool) bool {
 	if patient.Load() >= maxPatient {
 		return false
 	}
+	how := usual
+	if p.closely.Load() {
+		how = great
+	}
 	patient.Add(1)
-	seen := look(cond, manyRounds-fewRounds)
+	seen := look(cond, how.rounds-fewRounds)
 	patient.Add(-1)
 	if seen {
 		p.skip /= 4
 		return true
 	}
-	p.skip = min(2*p.skip+1, maxSkip)
+	p.skip = min(2*p.skip+1, how.skip)
 	p.left = p.skip
 	return false
 }

@@ -180,49 +180,56 @@ func TestWaitLooksAfterPrepare(t *testing.T) {
 		looks := 0
 		p.Wait(func() bool {
 			looks++
-			return looks > manyRounds
+			return looks > usual.rounds
 		})
-		require.Equal(t, manyRounds+1, looks)
+		require.Equal(t, usual.rounds+1, looks)
 		requireAtRest(t, p)
 	})
 }
 
 // A waiter that looks on in vain does so more and more rarely, and often again when it was of use.
 func TestPatience(t *testing.T) {
-	p := NewParker()
-	// looks returns how often p looks if its condition becomes true with the look at.
-	looks := func(at int) int {
-		n := 0
-		seen := p.Look(func() bool { n++; return n == at })
-		require.Equal(t, n == at, seen)
-		return n
-	}
-	const never = 2 * manyRounds
-	for skip := 0; skip < maxSkip; skip = 2*skip + 1 {
-		for range skip {
-			require.Equal(t, fewRounds, looks(never))
-		}
-		require.Equal(t, manyRounds, looks(never), "after %d waits", skip)
-	}
-	for range 3 {
-		for range maxSkip {
-			require.Equal(t, fewRounds, looks(never))
-		}
-		require.Equal(t, manyRounds, looks(never), "never given up for good")
-	}
-	p.left = 0
-	for range 4 {
-		require.Equal(t, manyRounds, looks(manyRounds), "as long as it is of use")
-	}
-	require.Equal(t, manyRounds, looks(never))
-	require.Equal(t, 1, p.left)
+	for name, how := range map[string]patience{"usual": usual, "great": great} {
+		t.Run(name, func(t *testing.T) {
+			p := NewParker()
+			if how == great {
+				p.WatchClosely()
+			}
+			// looks returns how often p looks if its condition becomes true with the look at.
+			looks := func(at int) int {
+				n := 0
+				seen := p.Look(func() bool { n++; return n == at })
+				require.Equal(t, n == at, seen)
+				return n
+			}
+			never := 2 * how.rounds
+			for skip := 0; skip < how.skip; skip = 2*skip + 1 {
+				for range skip {
+					require.Equal(t, fewRounds, looks(never))
+				}
+				require.Equal(t, how.rounds, looks(never), "after %d waits", skip)
+			}
+			for range 3 {
+				for range how.skip {
+					require.Equal(t, fewRounds, looks(never))
+				}
+				require.Equal(t, how.rounds, looks(never), "never given up for good")
+			}
+			p.left = 0
+			for range 4 {
+				require.Equal(t, how.rounds, looks(how.rounds), "as long as it is of use")
+			}
+			require.Equal(t, how.rounds, looks(never))
+			require.NotZero(t, p.left)
 
-	p.left = 0
-	patient.Store(maxPatient)
-	require.Equal(t, fewRounds, looks(never), "enough others look on")
-	patient.Store(maxPatient - 1)
-	require.Equal(t, manyRounds, looks(never))
-	require.EqualValues(t, maxPatient-1, patient.Swap(0))
+			p.left = 0
+			patient.Store(maxPatient)
+			require.Equal(t, fewRounds, looks(never), "enough others look on")
+			patient.Store(maxPatient - 1)
+			require.Equal(t, how.rounds, looks(never))
+			require.EqualValues(t, maxPatient-1, patient.Swap(0))
+		})
+	}
 }
 
 func TestWaitReturnsAtOnceIfTrue(t *testing.T) {

@@ -127,6 +127,9 @@ const (
 	// wakeEvery is how many slabs a busy compute goroutine passes on before it wakes the downstream goroutine. Waking one
 	// that sleeps takes longer than making a slab, and whoever is woken for one slab at a time sleeps again at once.
 	wakeEvery = 8
+	// smallWindow is the number of items under way below which a stage waits for the other side within less time than it
+	// takes to wake it: both wake each other at once, and look on for longer before they sleep.
+	smallWindow = wakeEvery * stream.SlabItems
 	// waypointEvery is how many items a source emits between two waypoints: what a rewind reads again at most needlessly.
 	waypointEvery = 1 << 14
 	// maxWaypoints bounds the waypoints a source keeps; beyond it every second one is dropped.

@@ -82,8 +82,10 @@ func (w *Worker) addLane(c *core) *lane {
 	c.exit.lazy = !w.cfg.Node.IsSource || w.replay == Rewinds // a pipe may make its reader wait at any time
 	if w.replay == AtRisk {
 		c.exit.sender = threshold.NewSender(w.budget.Gamma)
-		if w.budget.Gamma < wakeEvery*stream.SlabItems { // its receivers would be told only when there is no credit left
+		if w.budget.Gamma < smallWindow { // its receivers would be told only when there is no credit left
 			c.exit.lazy = false
+			c.park.WatchClosely()
+			w.down.park.WatchClosely()
 		}
 	}
 	l := &lane{core: c, rewinds: ringbuf.NewSPSC[rewind](16)}

@@ -173,6 +173,12 @@ func (u *upstream) attach(in Input) {
 		}
 	}
 	u.conns = append(u.conns, c)
+	if c.Replay == AtRisk && u.w.budget.L < smallWindow {
+		u.park.WatchClosely()
+		for _, o := range u.w.operators {
+			o.park.WatchClosely()
+		}
+	}
 }
 
 // countLost adds what the sender's previous incarnation emitted beyond what came here, or was answered for by the
