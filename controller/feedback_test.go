@@ -80,7 +80,7 @@ func TestFeedbackPacesAnOperatorUpstream(t *testing.T) {
 	r, err := controller.RunLocal(context.Background(), led(n, ahead, &worst, &out), options(1e9, 1e6, 1e6))
 	require.NoError(t, err)
 	require.EqualValues(t, n, total(out.all()))
-	require.EqualValues(t, ahead, worst)
+	require.LessOrEqual(t, worst, uint64(ahead))
 	require.NotZero(t, r.Operators[1].Feedback)
 }
 

@@ -94,11 +94,8 @@ func (x *exit) Credit(buffered int) int64 {
 }
 
 // AwaitCredit implements stream.Exit: it waits until n more items may be emitted, I3. The emitter has flushed, so every
-// emitted item was sent.
+// emitted item was sent. Without a sender Credit is unlimited, and nobody waits.
 func (x *exit) AwaitCredit(n int64) int64 {
-	if x.sender == nil {
-		return stream.Unlimited
-	}
 	x.awaitAcks(func() bool { return x.credit(n) >= n })
 	if err := x.sender.Valid(); checkInvariants && err != nil {
 		panic(err)
