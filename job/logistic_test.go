@@ -41,12 +41,17 @@ func TestLogisticRegressionThroughFailures(t *testing.T) {
 				"model":    {model, "weights/0@300"},
 			}, func(t *testing.T, c trial) {
 				l := quick()
-				c.in(&l.Engine)
 				l.Workers, l.Theta, l.L, l.Gamma, l.Model.Method = workers, 2, 50, 50, logreg.SGD
 				if workers == 1 && (c.failing == "model" || thorough.Tests) {
 					// It sends one update, at the end: of so many weights that it comes in pieces, between which the model fails.
 					l.Model.Bits, l.Examples = 18, 6000
 				}
+				if workers == 1 && c.failing == "model" && c.pipe && c.promise == worker.Approximate {
+					// The model may have taken in the first piece, which theta covers, and have answered for the second, which L
+					// covers: then no weight comes of the learner's update.
+					c.faults = c.faults[:1]
+				}
+				c.in(&l.Engine)
 				r, err := l.Run(t.Context())
 				v := survived(t, c, r, err)
 				require.Equal(t, l.Examples, v.Clean.Examples)
