@@ -123,8 +123,8 @@ func (l *lineOf) forget(oldest int64) {
 // by more than the window and the slack finds no partner any more and is forgotten.
 func pairsByHand(arrivals, departures []JoinRow, window, slack int64) []pair {
 	var pairs []pair
-	airports := map[string]*airport{}
-	at := func(key string) *airport {
+	airports := map[Code]*airport{}
+	at := func(key Code) *airport {
 		a := airports[key]
 		if a == nil {
 			a = &airport{}

@@ -258,8 +258,8 @@ func grepContest(b *testing.B) contest {
 // that the days go on.
 func benchFlights(b *testing.B, n int) []logreg.Flight {
 	const day = 24 * 60 * microsOfMinute
-	all := readBench(b, openFlights(*benchFlightsPath, false, 0, func() (func(*logreg.Flight) logreg.Flight, func(logreg.Flight)) {
-		return func(f *logreg.Flight) logreg.Flight { return *f }, nil
+	all := readBench(b, openFlights(*benchFlightsPath, false, 0, func() (func(*logreg.Flight) (logreg.Flight, error), func(logreg.Flight)) {
+		return func(f *logreg.Flight) (logreg.Flight, error) { return *f, nil }, nil
 	}))
 	span := (all[len(all)-1].Micros-all[0].Micros)/day*day + day
 	for i := 0; len(all) < n; i++ {
@@ -277,7 +277,10 @@ func joinContest(b *testing.B, params errorbound.Params) contest {
 	j.Workers = 1
 	var left, right []JoinRow
 	for i, f := range benchFlights(b, sized(100_000)) {
-		a, d := arrival(&f), departure(&f)
+		a, err := arrival(&f)
+		require.NoError(b, err)
+		d, err := departure(&f)
+		require.NoError(b, err)
 		a.Number, d.Number = uint64(i+1), uint64(i+1)
 		left, right = append(left, a), append(right, d)
 	}

@@ -19,14 +19,15 @@ import (
 // openFlights returns a source of what a function builds of the flights of a file, in CSV as logreg.FlightsHeader has it or in
 // Parquet with columns of the same names, for one partition: the first most of them, all if that is 0. Each source calls
 // newBuild for functions of its own, of which over may be nil, see translation. The sources of a CSV leave bad rows out if skip is true.
-func openFlights[T any](path string, skip bool, most uint64, newBuild func() (build func(f *logreg.Flight) T, over func(old T)),
+func openFlights[T any](path string, skip bool, most uint64, newBuild func() (build func(f *logreg.Flight) (T, error), over func(old T)),
 ) stream.NewSource[T] {
 	return func(part, parts int) (stream.Source[T], error) {
 		build, over := newBuild()
 		if strings.HasSuffix(path, ".parquet") {
 			t := translation[flightRow, T]{name: path, most: most, over: over, convert: func(r flightRow) (T, bool, error) {
 				f := r.flight()
-				return build(&f), true, nil
+				item, err := build(&f)
+				return item, err == nil, err
 			}}
 			return t.open(func(part, parts int) (stream.Source[flightRow], error) {
 				return openFlightTable(path, part, parts)
@@ -37,7 +38,8 @@ func openFlights[T any](path string, skip bool, most uint64, newBuild func() (bu
 			if !ok || err != nil {
 				return item, false, err
 			}
-			return build(&f), true, nil
+			item, err = build(&f)
+			return item, err == nil, err
 		}}
 		return t.open(connector.Lines(path))(part, parts)
 	}

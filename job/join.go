@@ -60,7 +60,7 @@ func DefaultJoin() Join {
 // JoinRow is a row of an input.
 type JoinRow struct {
 	Number uint64 `json:"row"` // within its input, 1 for the first
-	Key    string `json:"key"` // the airport
+	Key    Code   `json:"key"` // the airport
 	Minute int64  `json:"minute"`
 }
 
@@ -68,7 +68,7 @@ type JoinRow struct {
 func appendRow(dst []byte, r *JoinRow) ([]byte, error) {
 	dst = binary.AppendUvarint(dst, r.Number)
 	dst = binary.AppendVarint(dst, r.Minute)
-	return append(dst, r.Key...), nil
+	return r.Key.append(dst), nil
 }
 
 var errJoinRow = errors.New("malformed row of a join")
@@ -83,7 +83,11 @@ func decodeRow(src []byte, r *JoinRow) error {
 	if m <= 0 {
 		return errJoinRow
 	}
-	*r = JoinRow{Number: number, Minute: minute, Key: string(src[n+m:])}
+	key, err := newCode(src[n+m:])
+	if err != nil {
+		return fmt.Errorf("%w: %w", errJoinRow, err)
+	}
+	*r = JoinRow{Number: number, Minute: minute, Key: key}
 	return nil
 }
 
@@ -105,13 +109,13 @@ func (j *Join) validate() error {
 }
 
 // options returns how rows are joined.
-func (j *Join) options() join.Options[string, JoinRow, JoinRow] {
-	key := func(r *JoinRow) string { return r.Key }
-	side := join.Side[string, JoinRow]{
+func (j *Join) options() join.Options[Code, JoinRow, JoinRow] {
+	key := func(r *JoinRow) Code { return r.Key }
+	side := join.Side[Code, JoinRow]{
 		Key: key, Time: func(r *JoinRow) int64 { return r.Minute },
 		Append: appendRow, Decode: decodeRow,
 	}
-	o := join.Options[string, JoinRow, JoinRow]{Left: side, Right: side, Window: j.Window, Slack: j.Slack}
+	o := join.Options[Code, JoinRow, JoinRow]{Left: side, Right: side, Window: j.Window, Slack: j.Slack}
 	if j.Table != "" {
 		o.Right.Time, o.Once, o.Slack = nil, true, 0
 	}
@@ -125,12 +129,16 @@ const (
 	microsOfMinute = 60_000_000
 )
 
-// arrival and departure make rows of flights.
-func arrival(f *logreg.Flight) JoinRow {
-	return JoinRow{Key: f.Destination, Minute: minuteOf(f) + onGround + int64(f.Distance)/milesPerMinute}
+// arrival and departure make rows of flights. The error says what is wrong with the airport.
+func arrival(f *logreg.Flight) (JoinRow, error) {
+	key, err := newCode(f.Destination)
+	return JoinRow{Key: key, Minute: minuteOf(f) + onGround + int64(f.Distance)/milesPerMinute}, err
 }
 
-func departure(f *logreg.Flight) JoinRow { return JoinRow{Key: f.Origin, Minute: minuteOf(f)} }
+func departure(f *logreg.Flight) (JoinRow, error) {
+	key, err := newCode(f.Origin)
+	return JoinRow{Key: key, Minute: minuteOf(f)}, err
+}
 
 // minuteOf returns when a flight departs, in minutes since 1970, rounded down.
 func minuteOf(f *logreg.Flight) int64 {
@@ -190,8 +198,8 @@ type joinInput struct {
 }
 
 func (j *Join) openInput() (*joinInput, error) {
-	flights := func(row func(f *logreg.Flight) JoinRow) stream.NewSource[JoinRow] {
-		return number(openFlights(j.Path, false, j.Flights, func() (func(*logreg.Flight) JoinRow, func(JoinRow)) { return row, nil }))
+	flights := func(row func(f *logreg.Flight) (JoinRow, error)) stream.NewSource[JoinRow] {
+		return number(openFlights(j.Path, false, j.Flights, func() (func(*logreg.Flight) (JoinRow, error), func(JoinRow)) { return row, nil }))
 	}
 	in := &joinInput{left: flights(arrival), right: flights(departure)}
 	if j.Table != "" {
@@ -210,8 +218,9 @@ func (j *Join) openInput() (*joinInput, error) {
 func openTable(path string) stream.NewSource[JoinRow] {
 	return func(part, parts int) (stream.Source[JoinRow], error) {
 		t := translation[string, JoinRow]{name: path, header: true, convert: func(line string) (r JoinRow, ok bool, err error) {
-			r.Key, _, _ = strings.Cut(strings.TrimSuffix(line, "\r"), ",")
-			return r, r.Key != "", nil
+			airport, _, _ := strings.Cut(strings.TrimSuffix(line, "\r"), ",")
+			r.Key, err = newCode(airport)
+			return r, airport != "", err
 		}}
 		return t.open(connector.Lines(path))(part, parts)
 	}
@@ -223,9 +232,9 @@ type pair = join.Pair[JoinRow, JoinRow]
 func (j *Join) topology(in *joinInput, pairs *connector.Collector[pair]) *stream.Topology {
 	o := j.options()
 	t := stream.New(JoinName)
-	byKey := stream.Hash(func(r JoinRow) string { return r.Key })
+	byKey := stream.HashUint64(func(r JoinRow) uint64 { return uint64(r.Key) })
 	joined := stream.Join(stream.From(t, "left", in.left), stream.From(t, "right", in.right), "join",
-		func() *join.Join[string, JoinRow, JoinRow] { return join.New(o) },
+		func() *join.Join[Code, JoinRow, JoinRow] { return join.New(o) },
 		byKey, byKey, stream.Workers(j.Workers), stream.Compute(j.Compute))
 	stream.To(joined, "pairs", connector.Collect(pairs))
 	return t

@@ -64,7 +64,7 @@ func (p Pairs) write(b *bytes.Buffer, _ *JoinVerification) error {
 		return nil
 	}
 	columns := []connector.Column[JoinPair]{
-		{Title: "key", Value: func(p JoinPair) string { return p.Left.Key }},
+		{Title: "key", Value: func(p JoinPair) string { return p.Left.Key.String() }},
 		{Title: "left row", Number: true, Value: func(p JoinPair) string { return group(p.Left.Number) }},
 		{Title: "right row", Number: true, Value: func(p JoinPair) string { return group(p.Right.Number) }},
 	}

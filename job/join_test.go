@@ -109,7 +109,8 @@ func TestJoinAnswers(t *testing.T) {
 	j.Path, j.Window = path, 5
 	r, err := j.Run(t.Context())
 	require.NoError(t, err)
-	pairs := []JoinPair{{JoinRow{1, "BBB", 40}, JoinRow{2, "BBB", 45}}}
+	bbb := code(t, "BBB")
+	pairs := []JoinPair{{JoinRow{1, bbb, 40}, JoinRow{2, bbb, 45}}}
 	require.Equal(t, pairs, r.Outcome.Pairs)
 	var text, raw bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
@@ -117,14 +118,29 @@ func TestJoinAnswers(t *testing.T) {
 	require.Regexp(t, `\nleft unmatched +2 +of 3 have no partner\n`, text.String())
 	require.NoError(t, r.WriteJSON(&raw))
 	require.Contains(t, raw.String(), `"left_rows_matched": 1`)
+	require.Contains(t, raw.String(), `"key": "BBB"`)
 
 	j.Table, j.Show = airports(t, "AAA", "BBB"), 1
 	r, err = j.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Outcome.Count)
-	require.Equal(t, []JoinPair{{JoinRow{1, "BBB", 40}, JoinRow{2, "BBB", 0}}}, r.Outcome.Pairs)
+	require.Equal(t, []JoinPair{{JoinRow{1, bbb, 40}, JoinRow{2, bbb, 0}}}, r.Outcome.Pairs)
 	require.Equal(t, 1, r.Verify.Unmatched)
 	require.EqualValues(t, 3+3, r.Items, "the header is no row")
+}
+
+// TestJoinOfLongCodes: what cannot be told from another airport is refused, and the error says where it is.
+func TestJoinOfLongCodes(t *testing.T) {
+	j := morning()
+	j.Table = airports(t, "ATL", "Hartsfield")
+	_, err := j.Run(t.Context())
+	require.ErrorContains(t, err, `airports.csv line 3: no code of an airport: "Hartsfield" has 10 bytes, want at most 8`)
+	for _, flight := range []string{"0,0,80,Hartsfield,ATL", "0,0,80,ATL,Hartsfield"} {
+		j := morning()
+		j.Path = textFile(t, "0,0,80,AAA,BBB\n"+flight+"\n").Path
+		_, err := j.Run(t.Context())
+		require.ErrorContains(t, err, `line 2: no code of an airport: "Hartsfield" has 10 bytes`)
+	}
 }
 
 func TestJoinOfNothing(t *testing.T) {
@@ -153,12 +169,14 @@ func TestJoinSettings(t *testing.T) {
 
 // FuzzJoinRow decodes rows as a damaged backup may hold them.
 func FuzzJoinRow(f *testing.F) {
-	wire, err := appendRow(nil, &JoinRow{Number: 7, Key: "ATL", Minute: -5})
+	wire, err := appendRow(nil, &JoinRow{Number: 7, Key: code(f, "ATL"), Minute: -5})
 	require.NoError(f, err)
 	f.Add(wire)
 	f.Add([]byte{0x80})
+	f.Add([]byte("\x01\x01too long a code"))
+	f.Add([]byte("\x01\x01A\x00"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		before := JoinRow{Number: 1, Key: "A"}
+		before := JoinRow{Number: 1, Key: 7}
 		row := before
 		if err := decodeRow(src, &row); err != nil {
 			require.Equal(t, before, row)

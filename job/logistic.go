@@ -111,9 +111,10 @@ func (l *LogisticRegression) openInput() (*exampleInput, error) {
 	in := &exampleInput{}
 	// What makes examples may not be shared, so each source gets its own.
 	if l.format() == FormatFlights {
-		in.open = openFlights(l.Path, skip, l.Examples, func() (func(*logreg.Flight) logreg.Example, func(logreg.Example)) {
+		in.open = openFlights(l.Path, skip, l.Examples, func() (func(*logreg.Flight) (logreg.Example, error), func(logreg.Example)) {
 			h := logreg.NewHasher(l.Model.Bits)
-			return h.Flight, h.Reuse // learners keep nothing of examples
+			build := func(f *logreg.Flight) (logreg.Example, error) { return h.Flight(f), nil }
+			return build, h.Reuse // learners keep nothing of examples
 		})
 	} else {
 		in.open = func(part, parts int) (stream.Source[logreg.Example], error) {

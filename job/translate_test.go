@@ -174,8 +174,8 @@ func TestFlightsOfParquet(t *testing.T) {
 	table, csv := filepath.Join(dir, "f.parquet"), filepath.Join(dir, "f.csv")
 	require.NoError(t, parquet.WriteFile(table, rows))
 	require.NoError(t, os.WriteFile(csv, []byte(text.String()), 0o600))
-	same := func() (func(f *logreg.Flight) logreg.Flight, func(logreg.Flight)) {
-		return func(f *logreg.Flight) logreg.Flight { return *f }, nil
+	same := func() (func(f *logreg.Flight) (logreg.Flight, error), func(logreg.Flight)) {
+		return func(f *logreg.Flight) (logreg.Flight, error) { return *f, nil }, nil
 	}
 	read := func(s stream.Source[logreg.Flight]) (all []logreg.Flight) {
 		for dst := make([]logreg.Flight, 77); ; {
