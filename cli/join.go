@@ -35,7 +35,7 @@ func joinFlags(d job.Join) []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "table", TakesFile: true, Category: categoryInput, EnvVars: env("table"),
-			Usage: "CSV `FILE` with a header and an airport in the first column: join flights with it instead of with departures",
+			Usage: "CSV `FILE` with a header and an airport (up to 8 bytes) in the first column: join flights with it instead of with departures",
 		},
 		&cli.GenericFlag{
 			Name: "flights", Value: &flights, Category: categoryInput, EnvVars: env("flights"), DefaultText: "all",

@@ -31,7 +31,7 @@ type Join struct {
 
 	// Path is a file of flights in CSV, gzipped or not, or Parquet, or connector.Builtin and a name.
 	Path string
-	// Table, if not empty, is a CSV file without quotes, with a header, whose first column is the airport.
+	// Table, if not empty, is a CSV file without quotes, with a header, whose first column is the airport, see Code.
 	Table string
 	// Flights is how many flights to read, the first of the input; 0 all.
 	Flights uint64

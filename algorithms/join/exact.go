@@ -1,37 +1,61 @@
 package join
 
-// Exact joins two lists of rows, all at once, to check what a job emits. It takes time in proportion to the pairs of rows
-// with the same key. Left rows without a partner come by themselves if o.Kind is LeftOuter. It panics if o is not valid.
-// Options.Slack, Once, MaxRows and MaxMatches play no part: it knows every row.
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// Exact joins two lists of rows, all at once, to check what a job emits. It sorts the right rows of each key by time; a left
+// row then costs the logarithm of their number, and its pairs. Left rows without a partner come by themselves if o.Kind is
+// LeftOuter. It panics if o is not valid. Options.Slack, Once, MaxRows and MaxMatches play no part: it knows every row.
 func Exact[K comparable, L, R any](o Options[K, L, R], left []L, right []R) []Pair[L, R] {
-	j := New(o) // for partners
-	byKey := map[K][]int{}
-	for i := range right {
-		key := o.Right.Key(&right[i])
-		byKey[key] = append(byKey[key], i)
+	if err := o.Validate(); err != nil {
+		panic(err)
 	}
-	time := func(of func() int64, timed bool) int64 {
+	timed := o.Left.Time != nil && o.Right.Time != nil
+	byKey := map[K][]dated{}
+	for i := range right {
+		d := dated{row: i}
 		if timed {
-			return of()
+			d.time = o.Right.Time(&right[i])
 		}
-		return 0
+		key := o.Right.Key(&right[i])
+		byKey[key] = append(byKey[key], d)
+	}
+	for _, rows := range byKey {
+		slices.SortStableFunc(rows, dated.compare)
 	}
 	var pairs []Pair[L, R]
 	for i := range left {
-		l, found := &left[i], false
-		at := time(func() int64 { return o.Left.Time(l) }, o.Left.Time != nil)
-		for _, k := range byKey[o.Left.Key(l)] {
-			r := &right[k]
-			if j.partners(at, time(func() int64 { return o.Right.Time(r) }, o.Right.Time != nil)) {
-				pairs = append(pairs, Pair[L, R]{*l, *r, true})
-				found = true
-			}
+		l := &left[i]
+		rows := byKey[o.Left.Key(l)]
+		if timed {
+			rows = within(rows, o.Left.Time(l), o.Window)
 		}
-		if !found && o.Kind == LeftOuter {
+		for _, r := range rows {
+			pairs = append(pairs, Pair[L, R]{*l, right[r.row], true})
+		}
+		if len(rows) == 0 && o.Kind == LeftOuter {
 			pairs = append(pairs, Pair[L, R]{Left: *l})
 		}
 	}
 	return pairs
+}
+
+// dated is a row of a list, by its index, and its time.
+type dated struct {
+	row  int
+	time int64
+}
+
+func (d dated) compare(other dated) int { return cmp.Compare(d.time, other.time) }
+
+// within returns the rows, of some in order of time, that are at most so far from a time.
+func within(rows []dated, at, window int64) []dated {
+	from := sort.Search(len(rows), func(i int) bool { return rows[i].time >= before(at, window) })
+	rows = rows[from:]
+	return rows[:sort.Search(len(rows), func(i int) bool { return rows[i].time > after(at, window) })]
 }
 
 // Completeness says how much of a result is there. No field is ever NaN.

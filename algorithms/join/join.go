@@ -150,14 +150,6 @@ func (j *Join[K, L, R]) reach(l *line, now int64) (from, to int) {
 	return l.between(before(now, j.options.Window), after(now, j.options.Window))
 }
 
-// partners says whether rows of two times may join: what reach finds among many.
-func (j *Join[K, L, R]) partners(left, right int64) bool {
-	if !j.left.timed || !j.right.timed {
-		return true
-	}
-	return apart(left, right) <= uint64(j.options.Window)
-}
-
 // before returns time-by, and after time+by, or the end of time.
 func before(time, by int64) int64 {
 	if time < math.MinInt64+by {

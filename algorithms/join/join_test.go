@@ -216,6 +216,34 @@ func TestOptions(t *testing.T) {
 	require.Panics(t, func() { New(bad) })
 }
 
+// TestExact holds Exact against all pairs of rows, one by one, with times up to the ends of time.
+func TestExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.OneOf(rapid.Int64Range(0, 9), rapid.Int64Range(math.MaxInt64-3, math.MaxInt64), rapid.Int64Range(math.MinInt64, math.MinInt64+3))
+		rows := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) row {
+			return row{key: rapid.Uint8Range(0, 1).Draw(t, "key"), time: at.Draw(t, "time"), id: rapid.Uint32().Draw(t, "id")}
+		}), 0, 12)
+		left, right := rows.Draw(t, "left"), rows.Draw(t, "right")
+		window := rapid.OneOf(rapid.Int64Range(0, 4), rapid.Just[int64](math.MaxInt64)).Draw(t, "window")
+		timed := rapid.Bool().Draw(t, "timed")
+		o := options(rapid.SampledFrom([]Kind{Inner, LeftOuter}).Draw(t, "kind"), window, 0)
+		o.Right = side(timed)
+		var want []Pair[row, row]
+		for _, l := range left {
+			found := false
+			for _, r := range right {
+				if l.key == r.key && (!timed || apart(l.time, r.time) <= uint64(window)) {
+					want, found = append(want, Pair[row, row]{l, r, true}), true
+				}
+			}
+			if !found && o.Kind == LeftOuter {
+				want = append(want, Pair[row, row]{Left: l})
+			}
+		}
+		require.ElementsMatch(t, want, Exact(o, left, right))
+	})
+}
+
 func TestCompare(t *testing.T) {
 	p := func(a, b uint32) Pair[row, row] { return Pair[row, row]{row{id: a}, row{id: b}, true} }
 	want := []Pair[row, row]{p(1, 1), p(1, 2), p(2, 2), p(2, 2)}
