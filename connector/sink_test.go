@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +66,39 @@ func TestCollectAfterAFailure(t *testing.T) {
 	require.NoError(t, second.Write([]int{3, 4}))
 	require.NoError(t, second.Close())
 	require.Equal(t, []int{1, 2, 3, 4}, c.Items())
+}
+
+// TestCollectInChunks: items of any size stay in order, whatever comes at a time and is cut off again.
+func TestCollectInChunks(t *testing.T) {
+	inChunks(t, chunkBytes/8, func(i int) uint64 { return uint64(i) })
+	inChunks(t, 4, func(i int) [1000]uint64 { return [1000]uint64{7: uint64(i)} })
+	inChunks(t, 1, func(i int) [9000]uint64 { return [9000]uint64{7: uint64(i)} })
+	inChunks(t, chunkBytes, func(int) struct{} { return struct{}{} })
+}
+
+// inChunks checks items of which a chunk holds so many.
+func inChunks[T any](t *testing.T, most int, item func(int) T) {
+	t.Helper()
+	require.Equal(t, most, chunkItems[T]())
+	r := rand.New(rand.NewPCG(1, uint64(most)))
+	var p collected[T]
+	var want []T
+	for i := range 40 {
+		if i%4 == 3 {
+			want = want[:r.IntN(len(want)+1)]
+			p.cut(len(want))
+		} else {
+			for range r.IntN(most + 2) {
+				want = append(want, item(len(want)+i))
+			}
+			p.add(want[p.n:])
+		}
+		require.Equal(t, len(want), p.n)
+		for k, chunk := range p.chunks {
+			require.True(t, len(chunk) == most || k == len(p.chunks)-1, "all but the last are full")
+		}
+		require.True(t, reflect.DeepEqual(want, slices.Concat(p.chunks...)) || len(want) == 0 && len(slices.Concat(p.chunks...)) == 0)
+	}
 }
 
 func TestTable(t *testing.T) {
