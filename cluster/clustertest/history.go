@@ -1,11 +1,12 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,9 +20,7 @@ import (
 // History notes the writes of records, through any number of processes, to find out whether they are linearizable: whether
 // there is an order of them, in which no write comes before one that had ended when it began, such that each did what it said.
 // Values must differ from each other. When all is over each record is to be read once more: a write that had an error
-// and is not seen then or before was not done, since what nobody has seen nobody can replace. Until then it may have been
-// under way, and what it makes the store refuse as a conflict says nothing: NATS lets one write of a record be under way at a
-// time, and may lose it with the server that had it (checkMsgHeadersPreClusteredProposal). In fake time let writes
+// and is not seen then or before was not done, since what nobody has seen nobody can replace. In fake time let writes
 // take some: hundreds at one instant could have any order, and it takes for ever to find one.
 type History struct {
 	mu      sync.Mutex
@@ -164,13 +163,10 @@ func (h *History) verdict() error {
 			revisions[id] = revision
 		}
 	}
-	doubtful := h.doubtful()
 	var all []porcupine.Operation
 	for _, op := range h.writes {
 		w, o := op.Input.(write), op.Output.(outcome)
 		switch r := revisions[[2]string{w.key, w.value}]; {
-		case o.conflict && slices.ContainsFunc(doubtful[w.key], func(s span) bool { return s.from <= op.Return && op.Call <= s.to }):
-			continue
 		case !o.unknown:
 		case w.kind == deletes:
 			op.Return = max(op.Call, h.passed(w.key, w.expects+1)) // later it cannot have been done any more
@@ -182,33 +178,52 @@ func (h *History) verdict() error {
 		}
 		all = append(all, op)
 	}
-	if result := porcupine.CheckOperationsTimeout(model.ToModel(), all, time.Minute); result != porcupine.Ok {
-		return fmt.Errorf("%d writes are not linearizable: %s", len(all), result)
+	for _, part := range model.Partition(all) {
+		if result := check(part); result != porcupine.Ok {
+			return fmt.Errorf("%d writes of %s are not linearizable: %s: %s", len(part), part[0].Input.(write).key, result, h.around(culprit(part)))
+		}
 	}
 	return nil
 }
 
-// span is a stretch of time.
-type span struct{ from, to int64 }
+func check(writes []porcupine.Operation) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(model.ToModel(), writes, time.Minute)
+}
 
-// doubtful returns, by key, when writes that had an error may have been under way: from when they began until one was done that
-// began after they had their error. h.mu is held.
-func (h *History) doubtful() map[string][]span {
-	spans := map[string][]span{}
-	for _, lost := range h.writes {
-		if !lost.Output.(outcome).unknown {
+// culprit returns, of a record's writes that have no order, that without which those that began before have one.
+func culprit(writes []porcupine.Operation) porcupine.Operation {
+	slices.SortFunc(writes, byCall)
+	last := len(writes) - 1
+	for last > 0 && check(writes[:last]) == porcupine.Illegal {
+		last--
+	}
+	return writes[last]
+}
+
+func byCall(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) }
+
+// around tells of the writes of a record, and of what was said of them, that began not long before or after one of them.
+// h.mu is held.
+func (h *History) around(one porcupine.Operation) string {
+	const before, after = 20 * time.Millisecond, 5 * time.Millisecond
+	var b strings.Builder
+	fmt.Fprintf(&b, "that of client %d at %v is wrong", one.ClientId, time.Duration(one.Call))
+	for _, op := range slices.SortedFunc(slices.Values(h.writes), byCall) {
+		w, o := op.Input.(write), op.Output.(outcome)
+		if w.key != one.Input.(write).key || op.Call < one.Call-int64(before) || op.Call > one.Return+int64(after) {
 			continue
 		}
-		key, until := lost.Input.(write).key, int64(math.MaxInt64)
-		for _, later := range h.writes {
-			o := later.Output.(outcome)
-			if later.Input.(write).key == key && later.Call > lost.Return && !o.unknown && !o.conflict {
-				until = min(until, later.Return)
-			}
+		what := [...]string{creates: "creates", updates: "updates", deletes: "deletes"}[w.kind]
+		said := fmt.Sprintf("revision %d", o.revision)
+		switch {
+		case o.conflict:
+			said = "conflict"
+		case o.unknown:
+			said = "unknown"
 		}
-		spans[key] = append(spans[key], span{lost.Call, until})
+		fmt.Fprintf(&b, "\n%v to %v: client %d %s %q of revision %d: %s", time.Duration(op.Call), time.Duration(op.Return), op.ClientId, what, w.value, w.expects, said)
 	}
-	return spans
+	return b.String()
 }
 
 // passed is when a record was first seen with that revision or a later one. h.mu is held.

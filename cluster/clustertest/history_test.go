@@ -59,7 +59,7 @@ func TestHistory(t *testing.T) {
 		"a delete that may be done":    {ok: true, steps: []step{{creates, "a", 0, 1, nil}, {deletes, "", 1, 0, lost}, {updates, "b", 1, 0, conflict}, {creates, "c", 0, 4, nil}}},
 		"a delete that may not be":     {ok: true, steps: []step{{creates, "a", 0, 1, nil}, {deletes, "", 1, 0, lost}, {updates, "b", 1, 2, nil}}},
 		"an error, and it was not":     {ok: true, steps: []step{{creates, "a", 0, 1, nil}, {updates, "b", 1, 0, lost}, {updates, "c", 1, 3, nil}}},
-		"a conflict with what is lost": {ok: true, steps: []step{{creates, "a", 0, 1, nil}, {updates, "b", 1, 0, lost}, {updates, "c", 1, 0, conflict}, {updates, "d", 1, 3, nil}}},
+		"a conflict with what is lost": {steps: []step{{creates, "a", 0, 1, nil}, {updates, "b", 1, 0, lost}, {updates, "c", 1, 0, conflict}, {updates, "d", 1, 3, nil}}},
 		"a conflict with what was":     {steps: []step{{creates, "a", 0, 1, nil}, {updates, "b", 1, 0, lost}, {updates, "c", 1, 3, nil}, {updates, "d", 3, 0, conflict}}},
 		"an error, done, and replaced": {read: true, steps: []step{{creates, "a", 0, 1, nil}, {updates, "x", 1, 0, lost}, {updates, "c", 1, 3, nil}}},
 		"an error, and it was seen":    {ok: true, read: true, steps: []step{{creates, "x", 0, 0, lost}, {updates, "b", 9, 10, nil}}},

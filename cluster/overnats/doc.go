@@ -9,7 +9,8 @@
 //
 // An error other than cluster.ErrNoRecord and cluster.ErrConflict says nothing of a write: it may have been done, or be done
 // later. So a conflict can be with one's own earlier try. Whoever sees one reads again and looks whether what is there
-// is what it wanted.
+// is what it wanted. A conflict is always with what is there: where NATS refuses a write only because another of the same record is
+// under way, it is tried again.
 //
 // What is deleted leaves a marker, so that watchers see it. The server removes it after an hour, if it can (from version 2.11 on).
 //

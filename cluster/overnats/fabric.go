@@ -21,6 +21,8 @@ const (
 	// retryPause is how long to wait before something is tried again; it doubles up to retryMost.
 	retryPause = 100 * time.Millisecond
 	retryMost  = time.Second
+	// busyPause is the first pause before a write that was refused since another was under way; it doubles up to retryPause.
+	busyPause = time.Millisecond
 )
 
 // Limits of what is kept.
@@ -40,7 +42,8 @@ type Fabric struct {
 	records  string // name of the bucket
 	logs     string // name of the stream
 	kv       jetstream.KeyValue
-	markers  bool // the server removes what marks a deletion
+	bucket   jetstream.Stream // that kv rests on
+	markers  bool             // the server removes what marks a deletion
 }
 
 var (
@@ -84,10 +87,10 @@ func (f *Fabric) open(ctx context.Context, replicas int) error {
 	defer stop()
 	account, err := f.js.AccountInfo(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("ask what JetStream allows: %w", err)
 	}
 	markers := account.API.Level >= 1
-	stream, err := f.ensure(ctx, jetstream.StreamConfig{
+	f.bucket, err = f.ensure(ctx, jetstream.StreamConfig{
 		Name: "KV_" + f.records, Subjects: []string{"$KV." + f.records + ".>"}, Description: "records of an afstream cluster",
 		MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1, Discard: jetstream.DiscardNew,
 		AllowRollup: true, DenyDelete: true, AllowMsgTTL: markers, Storage: jetstream.FileStorage, Replicas: replicas,
@@ -95,9 +98,9 @@ func (f *Fabric) open(ctx context.Context, replicas int) error {
 	if err != nil {
 		return err
 	}
-	f.markers = stream.CachedInfo().Config.AllowMsgTTL
+	f.markers = f.bucket.CachedInfo().Config.AllowMsgTTL
 	if f.kv, err = f.js.KeyValue(ctx, f.records); err != nil {
-		return err
+		return fmt.Errorf("bucket %s: %w", f.records, err)
 	}
 	_, err = f.ensure(ctx, jetstream.StreamConfig{
 		Name: f.logs, Subjects: []string{f.subjects.Log("*")}, Description: "logs of the jobs of an afstream cluster",
@@ -116,7 +119,10 @@ func (f *Fabric) ensure(ctx context.Context, c jetstream.StreamConfig) (jetstrea
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody was faster, and wished for something else
 		s, err = f.js.Stream(ctx, c.Name)
 	}
-	return s, err
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", c.Name, err)
+	}
+	return s, nil
 }
 
 // hopeless says whether waiting will not help.

@@ -29,8 +29,24 @@ func (f *Fabric) Get(ctx context.Context, key string) (cluster.Record, error) {
 func (f *Fabric) Create(ctx context.Context, key string, value []byte) (uint64, error) {
 	ctx, stop := context.WithTimeout(ctx, requestTime)
 	defer stop()
-	revision, err := f.kv.Create(ctx, key, value)
+	revision, err := f.write(ctx, func() (uint64, error) { return f.kv.Update(ctx, key, value, 0) })
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		if marker, found := f.marker(ctx, key); found != nil {
+			err = found
+		} else if marker != 0 {
+			revision, err = f.write(ctx, func() (uint64, error) { return f.kv.Update(ctx, key, value, marker) })
+		}
+	}
 	return revision, wrong("create", key, err)
+}
+
+// marker returns the revision of what marks a deletion, 0 if there is none since there is a record.
+func (f *Fabric) marker(ctx context.Context, key string) (uint64, error) {
+	m, err := f.bucket.GetLastMsgForSubject(ctx, "$KV."+f.records+"."+key)
+	if err != nil || m.Header.Get("KV-Operation") == "" {
+		return 0, err
+	}
+	return m.Sequence, nil
 }
 
 // Update replaces a value. See the package comment for conflicts with oneself.
@@ -40,7 +56,7 @@ func (f *Fabric) Update(ctx context.Context, key string, value []byte, revision 
 	}
 	ctx, stop := context.WithTimeout(ctx, requestTime)
 	defer stop()
-	revision, err := f.kv.Update(ctx, key, value, revision)
+	revision, err := f.write(ctx, func() (uint64, error) { return f.kv.Update(ctx, key, value, revision) })
 	return revision, wrong("update", key, err)
 }
 
@@ -55,7 +71,26 @@ func (f *Fabric) Delete(ctx context.Context, key string, revision uint64) error 
 	if f.markers {
 		o = append(o, jetstream.PurgeTTL(markerAge))
 	}
-	return wrong("delete", key, f.kv.Purge(ctx, key, o...))
+	_, err := f.write(ctx, func() (uint64, error) { return 0, f.kv.Purge(ctx, key, o...) })
+	return wrong("delete", key, err)
+}
+
+// write does one, again for as long as NATS refuses it since another of the same record is under way. NATS does not wait for
+// those to know whether there is a conflict. It also says so for a moment after it has answered the other, and, if the other was
+// lost on its way to the copies, until there is a new leader.
+func (f *Fabric) write(ctx context.Context, do func() (uint64, error)) (uint64, error) {
+	for pause := busyPause; ; pause = min(2*pause, retryPause) {
+		revision, err := do()
+		if !isBusy(err) || !sleep(ctx, pause) {
+			return revision, err
+		}
+	}
+}
+
+// isBusy says whether a write was refused since another one is under way.
+func isBusy(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant
 }
 
 // List returns records as a copy of the bucket has them that answers and is not known to lag.
@@ -131,7 +166,7 @@ func wrong(what, key string, err error) error {
 		return nil
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		return fmt.Errorf("%s %s: %w", what, key, cluster.ErrNoRecord)
-	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !isBusy(err):
 		return fmt.Errorf("%s %s: %w", what, key, cluster.ErrConflict)
 	}
 	return fmt.Errorf("%s %s: records at NATS: %w", what, key, err)
