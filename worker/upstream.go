@@ -27,6 +27,7 @@ type upstream struct {
 	attached handoff[Input]
 	channels [][][]*inChannel // [input edge][compute goroutine][sending partition], nil where nothing can arrive
 	conns    []*connection
+	turn     int         // whose turn it is among conns
 	arrivals []*arrivals // per compute goroutine
 	logDone  handoff[logResult]
 }
@@ -119,16 +120,11 @@ func (u *upstream) step() (moved bool, err error) {
 		moved = true
 	}
 	if !u.quieten() {
-		for _, c := range u.conns {
-			if err := u.admit(c); err != nil {
-				return false, err
-			}
-			got, err := u.receive(c)
-			if err != nil {
-				return false, err
-			}
-			moved = moved || got
+		got, err := u.receive()
+		if err != nil {
+			return false, err
 		}
+		moved = moved || got
 	}
 	for i, a := range u.arrivals {
 		if err := u.account(i, a); err != nil {
@@ -193,24 +189,48 @@ func (u *upstream) countLost(ch *inChannel, emitted uint64) {
 	}
 }
 
-// receive takes frames off a connection until it is empty or a partition's ring is full.
-func (u *upstream) receive(c *connection) (moved bool, err error) {
-	for {
-		if c.held == nil {
-			f, ok := c.In.Receive()
-			if !ok {
-				return moved, nil
-			}
-			c.heldBuf = f
-			c.held = &c.heldBuf
+// framesPerStep is how many frames each connection may deliver before acknowledgements are looked after.
+const framesPerStep = 16
+
+// receive takes frames off the connections, one from each in turn, until they are empty, the rings of their partitions are full, or
+// it has been long enough. The next time it goes on with whose turn it is: else the first connections would have all the room
+// there is, and an operator that joins its inputs would have to keep what one is ahead of the other.
+func (u *upstream) receive() (moved bool, err error) {
+	for _, c := range u.conns {
+		if err := u.admit(c); err != nil {
+			return false, err
 		}
-		taken, err := u.deliver(c, c.held)
-		if err != nil || !taken {
+	}
+	for n, still := framesPerStep*len(u.conns), 0; n > 0 && still < len(u.conns); n-- {
+		u.turn %= len(u.conns)
+		got, err := u.receiveOne(u.conns[u.turn])
+		if err != nil {
 			return moved, err
 		}
-		c.held = nil
-		moved = true
+		still++
+		if u.turn++; got {
+			moved, still = true, 0
+		}
 	}
+	return moved, nil
+}
+
+// receiveOne takes a frame off a connection, if there is one and room for it.
+func (u *upstream) receiveOne(c *connection) (bool, error) {
+	if c.held == nil {
+		f, ok := c.In.Receive()
+		if !ok {
+			return false, nil
+		}
+		c.heldBuf = f
+		c.held = &c.heldBuf
+	}
+	taken, err := u.deliver(c, c.held)
+	if err != nil || !taken {
+		return false, err
+	}
+	c.held = nil
+	return true, nil
 }
 
 // deliver takes one frame, or reports false if there is no room for it. What belongs to a window that its partition has
