@@ -4,9 +4,11 @@ package chaos
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,17 +106,22 @@ func StartNATSAt(t testing.TB, tools *Tools, host string, n int) []*NATS {
 	return servers
 }
 
-// freeAddresses are of ports that nobody listens on now.
+// freeAddresses are of ports that nobody listens on now. None is of those that systems give to connections, and to who listens
+// on port 0: these could be gone while a server is dead, or before it is started.
 func freeAddresses(t testing.TB, host string, n int) []string {
 	t.Helper()
+	const first, ports, tries = 20_000, 10_000, 1000
 	var all []string
-	for range n {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	for range tries {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(ports))))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
 		defer l.Close() // all at once, so that they differ
-		all = append(all, l.Addr().String())
+		if all = append(all, l.Addr().String()); len(all) == n {
+			return all
+		}
 	}
-	return all
+	t.Fatalf("%d free ports of %s from %d on: not found in %d tries", n, host, first, tries)
+	return nil
 }
