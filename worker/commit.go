@@ -53,8 +53,8 @@ func (o *operator) obey() error {
 	return nil
 }
 
-// mayMark says whether a mark without a commit would do. Now and then it does not, so that a commit clears the item log; it never
-// does for a sink that counts, whose state must not lag behind its position.
+// mayMark says whether a mark without a commit would do. Now and then it does not, so that a commit clears the item log if there may
+// be something in it; it never does for a sink that counts, whose state must not lag behind its position.
 func (o *operator) mayMark() bool {
 	return !o.w.cfg.Guarantee.batches() && !o.counts() && o.unlogged < marksBetween && (!o.rebuild.on() || o.rebuild.placed)
 }
@@ -96,7 +96,9 @@ func (o *operator) mark() (bool, error) {
 	if o.rebuild.on() { // no item log to be cleared, and senders go by the place
 		return true, nil
 	}
-	o.unlogged++
+	if o.logged.Load() > o.clearedTo {
+		o.unlogged++
+	}
 	o.durable(o.inputs, o.handled)
 	return true, nil
 }
@@ -232,7 +234,7 @@ func (o *operator) settle() error {
 		o.saved(o.bytes, before, o.diverged())
 		o.stale = o.stale && !o.next.Whole
 	}
-	o.committedAt, o.unlogged = o.flightAt, 0
+	o.committedAt, o.unlogged, o.clearedTo = o.flightAt, 0, o.flightHandled
 	o.rest.landed()
 	if o.marks != nil {
 		o.marks.Committed(o.flightAt)

@@ -137,7 +137,8 @@ const (
 	// replayLimit is after how many items a partition commits its position even if its state did not diverge: it
 	// bounds the replay after a failure.
 	replayLimit = 1 << 20
-	// marksBetween is how many marks there may be between two commits: the item log is cleared by commits only.
+	// marksBetween is how many marks there may be between two commits while there is something in the item log, which is cleared
+	// by commits only.
 	marksBetween = 64
 	// batchItems is the default of Config.Batch.
 	batchItems = 1 << 16

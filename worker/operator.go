@@ -70,7 +70,8 @@ type operator struct {
 	committedAt   uint64 // total at the last durable commit
 	markedAt      uint64 // total at the last mark
 	marksAlone    bool   // the last mark needed no commit
-	unlogged      int    // marks since the last durable commit
+	unlogged      int    // marks since the last durable commit that left something in the item log
+	clearedTo     uint64 // handled at the last durable commit: nothing before it is in the item log
 	flightAt      uint64 // total at the commit under way
 	flightHandled uint64 // handled at the commit under way
 	flightInputs  []backup.Input
@@ -81,6 +82,7 @@ type operator struct {
 	limit         atomic.Uint64   // l, when it has risen, for upstream
 	aligned       atomic.Uint64   // number of the last closed window, for upstream
 	covered       atomic.Uint64   // handled at the last durable commit or mark, for upstream
+	logged        atomic.Uint64   // what comes after it is not in the item log, in terms of handled; from upstream
 	quiet         atomic.Uint64   // the round in which all channels have said that nothing more comes, from upstream
 	committed     []atomic.Uint64 // per dense input channel, for upstream
 }

@@ -58,6 +58,9 @@ func (o *operator) restore() error {
 	if err := o.readLog(); err != nil {
 		return fmt.Errorf("read item log of %s partition %d: %w", o.w.cfg.Node.Name, o.index, err)
 	}
+	if r != nil || len(o.log) > 0 {
+		o.logged.Store(1) // what it was given last time: that is cleared by a commit after the first item of this time
+	}
 	o.rebuild.restore(o, r)
 	o.position()
 	return nil

@@ -379,3 +379,58 @@ func TestClosingsRoundTrip(t *testing.T) {
 		require.ErrorIs(t, err, errWindow)
 	}
 }
+
+type flushing struct{ discard }
+
+func (flushing) Flush() error { return nil }
+
+// A commit between marks is made only as long as the item log may hold something that it clears.
+func TestCommitsBetweenMarksClearTheLog(t *testing.T) {
+	topo := stream.New("marks")
+	from := stream.From(topo, "source", func(int, int) (stream.Source[uint64], error) { return &counting{}, nil })
+	stream.To(from, "sink", func(int, int) (stream.Sink[uint64], error) { return flushing{}, nil })
+	nodes, err := topo.Build()
+	require.NoError(t, err)
+	store := backup.NewMemory()
+	defer store.Close()
+	open := func(epoch uint64) *operator {
+		return load(t, nodes[1], epoch, store, func(c *Config) { c.InputsAtRisk = true }).operators[0]
+	}
+	o := open(1)
+	commit := func() {
+		t.Helper()
+		require.NoError(t, o.begin(false))
+		o.land()
+		require.NoError(t, o.settle())
+	}
+	marks := func(most int) (n int) {
+		t.Helper()
+		for ; n < most; n++ {
+			o.handled++
+			o.total++
+			if done, err := o.mark(); !done {
+				require.NoError(t, err)
+				break
+			}
+		}
+		return n
+	}
+	require.Zero(t, marks(1), "it is not based on a commit")
+	commit()
+	require.Equal(t, 10*marksBetween, marks(10*marksBetween), "the log is empty")
+
+	o.logged.Store(o.handled + 1)
+	require.Equal(t, marksBetween, marks(10*marksBetween))
+	commit()
+	require.Equal(t, 10*marksBetween, marks(10*marksBetween), "the log is empty again")
+
+	o.logged.Store(o.handled + 10) // the commit clears a part of it
+	commit()
+	require.Equal(t, marksBetween, marks(10*marksBetween))
+
+	o = open(2) // which does not know what is in it
+	commit()
+	require.Equal(t, marksBetween, marks(10*marksBetween))
+	commit()
+	require.Equal(t, 10*marksBetween, marks(10*marksBetween))
+}

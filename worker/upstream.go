@@ -436,6 +436,7 @@ func (u *upstream) account(part int, a *arrivals) error {
 	}
 	a.logging, a.blocked = true, false
 	started := time.Now()
+	p.logged.Store(a.logTo) // before there is anything to clear
 	p.store.AppendLog(entries, func(err error) {
 		u.logDone.put(logResult{part: part, err: err, bytes: bytes, started: started})
 		u.park.Wake()
