@@ -189,18 +189,38 @@ func (u *upstream) countLost(ch *inChannel, emitted uint64) {
 	}
 }
 
-// framesPerStep is how many frames each connection may deliver before acknowledgements are looked after.
+// framesPerStep is how many frames each of the connections that take turns may deliver before acknowledgements are looked after.
 const framesPerStep = 16
 
-// receive takes frames off the connections, one from each in turn, until they are empty, the rings of their partitions are full, or
-// it has been long enough. The next time it goes on with whose turn it is: else the first connections would have all the room
-// there is, and an operator that joins its inputs would have to keep what one is ahead of the other.
+// receive takes frames off the connections until they are empty or the rings of their partitions are full: of one after the other
+// if they are all of one input.
+//
+// Those of several inputs take turns, a frame each, also when there is room for one at a time, or until it has been long enough:
+// else the first connections would have all the room there is, and an operator that joins its inputs would have to keep what
+// one is ahead of the other.
 func (u *upstream) receive() (moved bool, err error) {
 	for _, c := range u.conns {
 		if err := u.admit(c); err != nil {
 			return false, err
 		}
 	}
+	if len(u.w.cfg.Node.Inputs) > 1 {
+		return u.takeTurns()
+	}
+	for i := 0; i < len(u.conns); {
+		got, err := u.receiveOne(u.conns[i])
+		if err != nil {
+			return moved, err
+		}
+		if moved = moved || got; !got {
+			i++
+		}
+	}
+	return moved, nil
+}
+
+// takeTurns goes on, the next time, with whose turn it is.
+func (u *upstream) takeTurns() (moved bool, err error) {
 	for n, still := framesPerStep*len(u.conns), 0; n > 0 && still < len(u.conns); n-- {
 		u.turn %= len(u.conns)
 		got, err := u.receiveOne(u.conns[u.turn])
