@@ -65,13 +65,15 @@ type operator struct {
 	stepping bool    // process looks at the divergence on the way, and stops when it is above most
 	most     float64 // set by granted
 
-	handled       uint64 // accounted items processed
-	total         uint64 // items processed
-	committedAt   uint64 // total at the last durable commit
-	markedAt      uint64 // total at the last mark
-	marksAlone    bool   // the last mark needed no commit
-	unlogged      int    // marks since the last durable commit that left something in the item log
-	clearedTo     uint64 // handled at the last durable commit: nothing before it is in the item log
+	handled     uint64 // accounted items processed
+	total       uint64 // items processed
+	committedAt uint64 // total at the last durable commit
+	markedAt    uint64 // total at the last mark
+	marksAlone  bool   // the last mark needed no commit
+	unlogged    int    // marks since the last durable commit that left something in the item log
+	// clearedTo is handled at the last durable commit. Nothing before it is in the item log, but what was on its way there when the
+	// commit began: that is below its position, so nobody replays it, and goes with the next commit.
+	clearedTo     uint64
 	flightAt      uint64 // total at the commit under way
 	flightHandled uint64 // handled at the commit under way
 	flightInputs  []backup.Input
